@@ -1,0 +1,1 @@
+"""Latent-geometry workbench: lenses on the geometry of generative models."""
