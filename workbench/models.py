@@ -31,7 +31,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from workbench.errors import ModelOutputError, ShapeError
+from workbench.errors import ModelOutputError, SettingError, ShapeError
 from workbench.schedules import Schedule, rates
 from workbench.types import Points, Scalars, Sigma, Vectors
 
@@ -227,6 +227,30 @@ class LevelLandscape:
         return self.model.score(x, self.sigma)
 
 
+def landscape_of(model: ScoreModel | Landscape, sigma: float = 0.0) -> Landscape:
+    """The energy that a model stands for at one noise level.
+
+    Args:
+        model: A landscape, or a model whose density is known.
+        sigma: Noise level in the data's unit; without meaning for a landscape.
+
+    Returns:
+        The landscape itself, or -log p_sigma of the model.
+
+    Raises:
+        SettingError: If the model has a score but no density: a network's energy is known only along paths.
+    """
+    if isinstance(model, Landscape):
+        return model
+    if isinstance(model, ExactScore):
+        return LevelLandscape(model, sigma)
+    raise SettingError(
+        f"{model.frame}, a model without a density",
+        "a landscape or a model with its own log_prob",
+        "the likelihood by the probability-flow ODE, or the line integral of its score",
+    )
+
+
 def check_points(points: Tensor, dim: int, *, name: str = "points") -> None:
     """Check shape, dtype and finiteness of points once, at a public door.
 
@@ -239,7 +263,9 @@ def check_points(points: Tensor, dim: int, *, name: str = "points") -> None:
         ShapeError: If it is no floating tensor of last axis dim, or holds NaN or infinity.
     """
     if not isinstance(points, Tensor):
-        raise ShapeError(f"{name} of type {type(points).__name__}", "a torch tensor", f"torch.as_tensor({name})")
+        raise ShapeError(
+            f"{name} of type {type(points).__name__}", "a torch tensor", f"torch.as_tensor({name})"
+        )
     if not points.is_floating_point():
         raise ShapeError(f"{name} of dtype {points.dtype}", "a floating dtype", f"{name}.double()")
     if points.ndim == 0 or points.shape[-1] != dim:
@@ -249,7 +275,9 @@ def check_points(points: Tensor, dim: int, *, name: str = "points") -> None:
     bad = ~torch.isfinite(points)
     if bad.any():
         where = tuple(int(i) for i in bad.nonzero()[0])
-        raise ShapeError(f"{name} with {int(bad.sum())} non-finite entries, the first at {where}", "finite values")
+        raise ShapeError(
+            f"{name} with {int(bad.sum())} non-finite entries, the first at {where}", "finite values"
+        )
 
 
 def check_finite(values: Tensor, *, model: str, sigma: float, what: str = "denoised point") -> None:
