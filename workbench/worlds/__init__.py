@@ -1,8 +1,8 @@
-"""Worlds: models and landscapes whose answers are known, the ground truth for tests, notebooks and demonstrations.
+"""Worlds: models and landscapes whose answers are known; the ground truth of tests, notebooks and views.
 
-Densities (`g3`, `ring`, `v_mixture`, `two_wells`, `noisy_circle`) are score models that are exact at every noise
-level; landscapes (`muller_brown`, `three_hole`, `polar_double_well`) are energies with forces. Each states its `facts`
-and can draw its `reference_path()`.
+Densities (`g3`, `ring`, `v_mixture`, `two_wells`, `noisy_circle`) are score models that are exact at every
+noise level; landscapes (`muller_brown`, `three_hole`, `polar_double_well`) are energies with forces. Each
+states its `facts` and can draw its `reference_path()`.
 """
 
 from functools import cache

@@ -1,4 +1,4 @@
-r"""The noisy circle: a data set on the unit circle, blurred; ridge and principal curve differ and both are known.
+r"""The noisy circle: data on the unit circle, blurred; ridge and principal curve differ, and both are known.
 
 With :math:`S^2 = w^2 + \sigma^2` (own width w and noise) and :math:`\kappa = r/S^2`,
 
@@ -6,8 +6,9 @@ With :math:`S^2 = w^2 + \sigma^2` (own width w and noise) and :math:`\kappa = r/
     \log p = -\frac{(r-1)^2}{2S^2} + \log\big(e^{-\kappa} I_0(\kappa)\big) - \log 2\pi S^2, \qquad
     \mathbb{E}[c \mid y] = A(\kappa)\,y/r, \quad A = I_1/I_0,
 
-where c is the point of the circle beneath y. The ridge of the density, on which its minimum-energy path lies, solves
-:math:`r = A(r/S^2)` and is inside the circle; the principal curve, at the mean radius, is outside.
+where c is the point of the circle beneath y. The ridge of the density, on which its minimum-energy path
+lies, solves :math:`r = A(r/S^2)` and is inside the circle; the principal curve, at the mean radius, is
+outside.
 
 References:
     Hastie, Stuetzle, "Principal Curves", 1989, https://doi.org/10.1080/01621459.1989.10478797
@@ -105,7 +106,8 @@ class NoisyCircle:
     def hessian(self, y: Points, sigma: Sigma = 0.0) -> Matrices:
         """Second derivatives of `log_prob` in y.
 
-        With g = A(k)/k the Jacobian of E[c | y] is (g I + y y^T (1 - 2 g - A^2) / r^2) / S^2, from A' = 1 - A/k - A^2.
+        With g = A(k)/k the Jacobian of E[c | y] is (g I + y y^T (1 - 2 g - A^2) / r^2) / S^2, because
+        A' = 1 - A/k - A^2.
         """
         total = self._total(y, sigma)
         squared = (y / total).square().sum(-1, keepdim=True)
@@ -168,7 +170,7 @@ def _ratio_over(squared: Tensor) -> Tensor:
 
 
 def _bend(squared: Tensor) -> Tensor:
-    """(1 - 2 g - A^2) / k^2 with g = A(k)/k: the radial part of the Jacobian; -1/8 at zero, by twice the slope of g."""
+    """(1 - 2 g - A^2) / k^2 with g = A(k)/k, twice the slope of g in k^2; -1/8 at zero."""
     small = squared < _SMALL
     safe = torch.where(small, 1.0, squared)
     ratio = _ratio_over(safe)

@@ -9,8 +9,8 @@ With weights :math:`w_k`, means :math:`\mu_k` and covariances :math:`C_k`, the d
     \nabla^2\log p = \sum_k r_k\,[(q_k - \bar q)(q_k - \bar q)^\top - S_k^{-1}], \qquad
     D = \sum_k r_k\,[\mu_k + C_k S_k^{-1}(y - \mu_k)].
 
-Covariances are diagonalised once, so that every level costs the same, and the denoiser is computed from its own
-formula instead of :math:`y + \sigma^2\nabla\log p`, which would lose all digits at large noise.
+Covariances are diagonalised once, so that every level costs the same, and the denoiser is computed from its
+own formula instead of :math:`y + \sigma^2\nabla\log p`, which would lose all digits at large noise.
 
 References:
     Bishop, "Pattern Recognition and Machine Learning", 2006, section 2.3
@@ -95,7 +95,7 @@ class GaussianMixture:
         return self.known
 
     def _parts(self, y: Points, sigma: Sigma) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Log weighted densities, and in each component's eigenbasis y - mean, its spectrum with noise and axes."""
+        """Log weighted densities; in each component's eigenbasis y - mean and both spectra; the bases."""
         spectra, axes = self._spectra.to(y), self._axes.to(y)
         noisy = spectra + expand_sigma(y, sigma).unsqueeze(-1) ** 2  # (*batch or (), components, dim)
         inside = torch.einsum("...ki,kij->...kj", y.unsqueeze(-2) - self.means.to(y), axes)

@@ -1,12 +1,13 @@
 """Four named mixtures: three unlike components, a ring, a bent valley and two equal wells.
 
-Stationary points are typed to nine digits and polished by Newton steps; barriers follow from them, lengths are
-those of the integrated reference paths.
+Stationary points are typed to nine digits and polished by Newton steps; barriers follow from them, lengths
+are those of the integrated reference paths.
 
 References:
-    Moreau, Coeurdoux, Ferre, Vanden-Eijnden, "Probing the Geometry of Diffusion Models with the String Method",
-        2026, appendix C, https://arxiv.org/abs/2602.22122 (the covariance of the bent valley as repaired there:
-        diag(7, 0.3) turned by plus and minus 60 degrees)
+    Moreau, Coeurdoux, Ferre, Vanden-Eijnden, "Probing the Geometry of Diffusion Models with the String
+        Method", 2026, appendix C, https://arxiv.org/abs/2602.22122 (the covariance of the bent valley as
+        repaired
+        there: diag(7, 0.3) turned by plus and minus 60 degrees)
 """
 
 import math
@@ -18,7 +19,6 @@ from torch import Tensor
 from workbench.worlds.facts import Facts, Route
 from workbench.worlds.mixture import GaussianMixture
 from workbench.worlds.reference import polish_stationary
-
 
 _G3_ACROSS = 6.384672520
 _G3_OVER = 9.506935446
@@ -40,10 +40,10 @@ def _route(mixture: GaussianMixture, name: str, minima: Tensor, saddles: Tensor,
 
 
 def three_gaussians() -> GaussianMixture:
-    """Three components of unlike weights and covariances in the plane; the table-top example of every formula.
+    """Three components of unlike weights and covariances in the plane.
 
-    Two minimum-energy paths join its first two modes: one straight across, one over the third mode with the lower
-    barrier.
+    Two minimum-energy paths join its first two modes: one straight across, one over the third mode with the
+    lower barrier.
     """
     mixture = GaussianMixture(
         "g3",
@@ -66,8 +66,8 @@ def three_gaussians() -> GaussianMixture:
 def ring_mixture(count: int = 8, radius: float = 4.0, width: float = 0.6) -> GaussianMixture:
     """Equal round components evenly on a circle.
 
-    Opposite modes are joined by a path round the ring over count/2 equal barriers. The straight line between them
-    is itself a critical path, through a point of higher index: the trap of symmetric starts.
+    Opposite modes are joined by a path round the ring over count/2 equal barriers. The straight line between
+    them is itself a critical path, through a point of higher index: the trap of symmetric starts.
 
     Args:
         count: Number of components, even.
@@ -108,7 +108,7 @@ def ring_mixture(count: int = 8, radius: float = 4.0, width: float = 0.6) -> Gau
 
 
 def v_mixture() -> GaussianMixture:
-    """Two long components that meet like the strokes of a V: the straight path is far above the curved one."""
+    """Two long components that meet like the strokes of a V: the straight path is far above the bent one."""
     slant = 6.7 * math.sqrt(3.0) / 4.0
     mixture = GaussianMixture(
         "v_mixture",
@@ -128,8 +128,8 @@ def v_mixture() -> GaussianMixture:
 def two_wells(offset: float = 2.0, width: float = 0.5, dim: int = 2) -> GaussianMixture:
     """Two equal round components at plus and minus offset on the first axis.
 
-    By symmetry the axis is the minimum-energy path at every noise level; with S^2 = width^2 + sigma^2 the modes solve
-    x = offset tanh(x offset / S^2) and merge at S = offset.
+    By symmetry the axis is the minimum-energy path at every noise level; with S^2 = width^2 + sigma^2 the
+    modes solve x = offset tanh(x offset / S^2) and merge at S = offset.
 
     Args:
         offset: Distance of each centre from the origin, above `width`.

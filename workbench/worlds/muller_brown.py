@@ -54,7 +54,7 @@ class MullerBrown:
         object.__setattr__(self, "facts", facts)
 
     def _terms(self, x: Points) -> tuple[Tensor, Tensor]:
-        """The four terms of the energy, (*batch, 4), and half the gradients of their exponents, (*batch, 4, 2)."""
+        """The four terms, (*batch, 4), and half the gradients of their exponents, (*batch, 4, 2)."""
         offset = x.unsqueeze(-2) - _CENTRES.to(x)
         half = torch.einsum("kij,...kj->...ki", _FORMS.to(x), offset)
         return _HEIGHT.to(x) * torch.exp((offset * half).sum(-1)), half

@@ -1,8 +1,8 @@
 """The polar double well, whose minimum-energy path is exactly the unit semicircle.
 
-V = (stiffness/2) (r - 1)^2 + height sin^2(theta): minima at (-1, 0) and (1, 0), saddles at (0, -1) and (0, 1), barrier
-equal to height, length pi. The radial force does not depend on the angle and the angular one is tangent to the
-circle, so the circle is invariant under the descent.
+V = (stiffness/2) (r - 1)^2 + height sin^2(theta): minima at (-1, 0) and (1, 0), saddles at (0, -1) and
+(0, 1), barrier equal to height, length pi. The radial force vanishes on the unit circle and the angular one
+is tangent to it, so the circle is invariant under the descent.
 
 References:
     E, Ren, Vanden-Eijnden, "Simplified and improved string method for computing the minimum energy paths in

@@ -1,7 +1,7 @@
 """Reference curves: minimum-energy paths as the unstable manifolds of their saddles.
 
-Along a minimum-energy path the force is tangent to the curve. From a saddle of index 1 the path is therefore the
-pair of steepest-descent curves that leave it along the eigenvector of the negative eigenvalue. They are
+Along a minimum-energy path the force is tangent to the curve. From a saddle of index 1 the path is therefore
+the pair of steepest-descent curves that leave it along the eigenvector of the negative eigenvalue. They are
 integrated here in their own arc length, dx/ds = F/|F|, with an explicit method of order 8 at a tolerance of
 1e-12, which is independent of every string solver.
 
@@ -55,8 +55,8 @@ def descend(force: Callable[[Points], Vectors], saddle: Tensor, direction: Tenso
         goal: The minimum that is reached, shape (dim,).
 
     Returns:
-        (curve, length): points, shape (count, dim), at arc lengths (count,) from the saddle, as numpy arrays; and
-        the arc length to the minimum.
+        (curve, length): points, shape (count, dim), at arc lengths (count,) from the saddle, as numpy
+        arrays; and the arc length to the minimum.
 
     Raises:
         SettingError: If the descent ends elsewhere.
@@ -165,8 +165,8 @@ def deviation(points: Points, path: Nodes) -> Scalars:
         path: Corners of the polyline, shape (nodes, dim).
 
     Returns:
-        Distances, shape (*batch). Differentiable except at corners. For a fine reference path its own error is
-        an eighth of the squared step times the curvature.
+        Distances, shape (*batch). Differentiable except at corners. For a fine reference path its own error
+        is an eighth of the squared step times the curvature.
     """
     begin, step = path[:-1], path[1:] - path[:-1]
     squared = step.square().sum(-1).clamp_min(torch.finfo(path.dtype).tiny)

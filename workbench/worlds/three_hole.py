@@ -3,13 +3,13 @@
 V = 3 exp(-x^2 - (y - 1/3)^2) - 3 exp(-x^2 - (y - 5/3)^2) - 5 exp(-(x - 1)^2 - y^2) - 5 exp(-(x + 1)^2 - y^2)
     + 0.2 x^4 + 0.2 (y - 1/3)^4.
 
-A straight start falls into the lower channel, which has the higher barrier: the surface tells solvers that stop at
-the nearest path from those that look for others. The paths enter the deep minima with limited smoothness, so lengths
-converge slowly with the number of images; judge by the barrier.
+A straight start falls into the lower channel, which has the higher barrier: the surface tells solvers that
+stop at the nearest path from those that look for others. The paths enter the deep minima with limited
+smoothness, so lengths converge slowly with the number of images; judge by the barrier.
 
 References:
-    Metzner, Schütte, Vanden-Eijnden, "Illustration of transition path theory on a collection of simple examples",
-        2006, section 3, https://doi.org/10.1063/1.2335447
+    Metzner, Schütte, Vanden-Eijnden, "Illustration of transition path theory on a collection of simple
+        examples", 2006, section 3, https://doi.org/10.1063/1.2335447
 """
 
 from dataclasses import dataclass, field
@@ -56,7 +56,7 @@ class ThreeHole:
         object.__setattr__(self, "facts", facts)
 
     def _terms(self, x: Points) -> tuple[Tensor, Tensor, Tensor]:
-        """Gaussian terms (*batch, 4), offsets from their centres (*batch, 4, 2), offset from the quartic's centre."""
+        """Gaussian terms (*batch, 4), offsets from their centres and from the quartic's centre."""
         offset = x.unsqueeze(-2) - _CENTRES.to(x)
         return _HEIGHT.to(x) * torch.exp(-offset.square().sum(-1)), offset, x - _LIFT.to(x)
 
