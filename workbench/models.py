@@ -73,6 +73,7 @@ class Frame:
         return f"{self.name}{bound}{weight}"
 
 
+@runtime_checkable
 class ScoreModel(Protocol):
     """The role every diffusion or flow model plays for the lenses."""
 
