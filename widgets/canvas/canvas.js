@@ -1,0 +1,388 @@
+// The canvas: a field, curves over it, and points that can be dragged. One module for JupyterLab and for Panel.
+// It draws what the kernel sends and reports gestures; every position on screen that is not the pointer's comes from
+// the kernel. Nothing is imported and nothing is requested.
+
+const SVG = "http://www.w3.org/2000/svg";
+const MARGIN = { left: 66, right: 16, top: 12, bottom: 48 };
+const PATIENCE_MS = 2000; // after which a lost answer no longer holds the next message back
+
+const floats = (view) => {
+  if (!view || !view.byteLength) return new Float32Array(0);
+  const buffer = view.buffer ?? view;
+  const offset = view.byteOffset ?? 0;
+  return new Float32Array(buffer.slice(offset, offset + view.byteLength)); // a copy: the offset may be unaligned
+};
+const octets = (view) =>
+  !view || !view.byteLength ? new Uint8Array(0) : new Uint8Array(view.buffer ?? view, view.byteOffset ?? 0, view.byteLength);
+
+function make(tag, attributes = {}, parent = null, text = null) {
+  const node = tag.startsWith("svg:") ? document.createElementNS(SVG, tag.slice(4)) : document.createElement(tag);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  if (text !== null) node.textContent = text;
+  parent?.appendChild(node);
+  return node;
+}
+
+function ticks(low, high, count) {
+  const raw = (high - low) / Math.max(count, 1);
+  if (!(raw > 0) || !Number.isFinite(raw)) return [];
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = power * [1, 2, 5, 10].find((m) => m * power >= raw * 0.999);
+  const found = [];
+  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k++) found.push(k * step);
+  const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+  return found.map((value) => [value, (Math.abs(value) < step * 1e-6 ? 0 : value).toFixed(Math.min(digits, 6)).replace("-", "−")]);
+}
+
+const short = (value) => (Number.isFinite(value) ? String(Number(value.toPrecision(4))).replace("-", "−") : "—");
+
+function render({ model, el }) {
+  const get = (name) => model.get(name);
+  const root = make("div", { class: "wb-canvas", "data-lm-suppress-shortcuts": "true" }, el);
+  const stage = make("div", { class: "wb-stage" }, root);
+  const ground = make("canvas", { class: "wb-ground", "aria-hidden": "true" }, stage);
+  const svg = make("svg:svg", { class: "wb-svg", role: "group" }, stage);
+  const clipId = `wb-clip-${Math.random().toString(36).slice(2)}`;
+  const clip = make("svg:rect", {}, make("svg:clipPath", { id: clipId }, make("svg:defs", {}, svg)));
+  const axes = make("svg:g", { class: "wb-axes", "aria-hidden": "true" }, svg);
+  const plot = make("svg:rect", { class: "wb-plot" }, svg);
+  const curves = make("svg:g", { "clip-path": `url(#${clipId})` }, svg);
+  const points = make("svg:g", {}, svg);
+  const bar = make("div", { class: "wb-busy", "aria-hidden": "true" }, stage);
+  const tip = make("div", { class: "wb-tip", hidden: "" }, stage);
+  const tipPixels = make("canvas", {}, tip);
+  const tipText = make("span", {}, tip);
+  const foot = make("div", { class: "wb-foot" }, root);
+  const legend = make("div", { class: "wb-legend", role: "group", "aria-label": "curves shown" }, foot);
+  const scale = make("div", { class: "wb-scale" }, foot);
+  const readout = make("div", { class: "wb-readout", "aria-hidden": "true" }, root);
+  const note = make("div", { class: "wb-note", role: "status", "aria-live": "polite" }, root);
+
+  let width = 0, height = 0, inner = { x: 0, y: 0, w: 1, h: 1 };
+  let field = new Float32Array(0), vertices = new Float32Array(0), pixels = new Uint8Array(0);
+  let drag = null;        // {id, x, y, pointer}: where the user holds a point; wins over the kernel until released
+  let sent = { seq: 0, at: 0 };
+  let pending = null;     // newest gesture that waits for the kernel's answer
+  let frame = 0, dirty = new Set(["all"]);
+
+  // ---- coordinates
+  const toX = (x) => { const [a, b] = get("x_range"); return inner.x + ((x - a) / (b - a)) * inner.w; };
+  const toY = (y) => { const [a, b] = get("y_range"); return inner.y + (1 - (y - a) / (b - a)) * inner.h; };
+  function place(event) {
+    const box = svg.getBoundingClientRect();
+    const px = ((event.clientX - box.left) / box.width) * width, py = ((event.clientY - box.top) / box.height) * height;
+    const [a, b] = get("x_range"), [c, d] = get("y_range");
+    return { px, py, x: a + ((px - inner.x) / inner.w) * (b - a), y: c + (1 - (py - inner.y) / inner.h) * (d - c) };
+  }
+  const inside = (p) => p.px >= inner.x && p.px <= inner.x + inner.w && p.py >= inner.y && p.py <= inner.y + inner.h;
+  const clamp = (v, [low, high]) => Math.min(Math.max(v, low), high);
+
+  // ---- gestures out: one a frame, and none while the kernel has not answered the last
+  function post(gesture) {
+    sent = { seq: sent.seq + 1, at: performance.now() };
+    model.set("gesture", { ...gesture, seq: sent.seq });
+    model.save_changes();
+  }
+  const waiting = () => (get("answered") ?? 0) < sent.seq && performance.now() - sent.at < PATIENCE_MS;
+  function report(kind, id, x, y) {
+    const gesture = { kind, id, x, y };
+    if (kind === "move") { pending = gesture; schedule("send"); return; }
+    pending = null;
+    post(gesture);
+  }
+  function flush() {
+    if (!pending || waiting()) return;
+    const gesture = pending;
+    pending = null;
+    post(gesture);
+  }
+
+  // ---- drawing
+  function schedule(...what) {
+    what.forEach((part) => dirty.add(part));
+    if (!frame) frame = requestAnimationFrame(paint);
+  }
+  function paint() {
+    frame = 0;
+    const parts = dirty;
+    dirty = new Set();
+    const all = parts.has("all");
+    if (parts.has("send")) flush();
+    if (all) measure();
+    if (all || parts.has("field")) drawField();
+    if (all || parts.has("axes")) drawAxes();
+    if (all || parts.has("curves")) { drawCurves(); drawLegend(); }
+    if (all || parts.has("points")) drawPoints();
+    if (all || parts.has("state")) drawState();
+    if (pending && waiting()) setTimeout(() => schedule("send"), PATIENCE_MS);
+  }
+  function measure() {
+    width = get("plot_width"); height = get("plot_height");
+    inner = { x: MARGIN.left, y: MARGIN.top, w: width - MARGIN.left - MARGIN.right, h: height - MARGIN.top - MARGIN.bottom };
+    stage.style.maxWidth = `${width}px`;
+    stage.style.aspectRatio = `${width} / ${height}`;
+    svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    for (const rect of [clip, plot])
+      for (const [k, v] of [["x", inner.x], ["y", inner.y], ["width", inner.w], ["height", inner.h]]) rect.setAttribute(k, v);
+    Object.assign(ground.style, {
+      left: `${(100 * inner.x) / width}%`, top: `${(100 * inner.y) / height}%`,
+      width: `${(100 * inner.w) / width}%`, height: `${(100 * inner.h) / height}%`,
+    });
+    const palette = get("palette") ?? {};
+    for (const [name, colour] of Object.entries(palette)) if (typeof colour === "string") root.style.setProperty(`--wb-${name}`, colour);
+    root.dataset.theme = get("theme");
+    svg.setAttribute("aria-label", get("caption"));
+  }
+  function drawField() {
+    const [rows, columns] = get("field_shape");
+    const known = rows * columns > 0 && field.length === rows * columns;
+    ground.hidden = !known;
+    scale.replaceChildren();
+    if (!known) return;
+    const table = (get("palette").field ?? ["#888888", "#eeeeee"]).map((c) => [1, 3, 5].map((k) => parseInt(c.slice(k, k + 2), 16)));
+    const [low, high] = get("field_limits");
+    ground.width = columns; ground.height = rows;
+    const context = ground.getContext("2d");
+    const picture = context.createImageData(columns, rows);
+    for (let r = 0; r < rows; r++)
+      for (let c = 0; c < columns; c++) {
+        const value = field[(rows - 1 - r) * columns + c], at = 4 * (r * columns + c);
+        if (!Number.isFinite(value)) continue;
+        const band = Math.min(table.length - 1, Math.max(0, Math.floor(((value - low) / (high - low)) * table.length)));
+        [picture.data[at], picture.data[at + 1], picture.data[at + 2]] = table[band];
+        picture.data[at + 3] = 255;
+      }
+    context.putImageData(picture, 0, 0);
+    make("span", {}, scale, short(low));
+    const strip = make("span", { class: "wb-strip", "aria-hidden": "true" }, scale);
+    strip.style.background = `linear-gradient(to right, ${table.map(([r, g, b], k) =>
+      `rgb(${r} ${g} ${b}) ${(100 * k) / table.length}% ${(100 * (k + 1)) / table.length}%`).join(",")})`;
+    make("span", {}, scale, `${short(high)}  ${get("field_title")}`);
+  }
+  function drawAxes() {
+    axes.replaceChildren();
+    const floor = inner.y + inner.h, grid = field.length === 0;
+    for (const [value, text] of ticks(...get("x_range"), Math.max(2, inner.w / 90))) {
+      const x = toX(value);
+      if (grid) make("svg:line", { class: "wb-grid", x1: x, x2: x, y1: inner.y, y2: floor }, axes);
+      make("svg:line", { x1: x, x2: x, y1: floor, y2: floor + 5 }, axes);
+      make("svg:text", { x, y: floor + 18, "text-anchor": "middle" }, axes, text);
+    }
+    for (const [value, text] of ticks(...get("y_range"), Math.max(2, inner.h / 70))) {
+      const y = toY(value);
+      if (grid) make("svg:line", { class: "wb-grid", x1: inner.x, x2: inner.x + inner.w, y1: y, y2: y }, axes);
+      make("svg:line", { x1: inner.x - 5, x2: inner.x, y1: y, y2: y }, axes);
+      make("svg:text", { x: inner.x - 9, y: y + 4, "text-anchor": "end" }, axes, text);
+    }
+    make("svg:text", { class: "wb-title", x: inner.x + inner.w / 2, y: floor + 39, "text-anchor": "middle" }, axes, get("x_title"));
+    make("svg:text", { class: "wb-title", "text-anchor": "middle",
+      transform: `translate(15 ${inner.y + inner.h / 2}) rotate(-90)` }, axes, get("y_title"));
+  }
+  const faded = (name) => (get("hidden") ?? []).includes(name);
+  function drawCurves() {
+    curves.replaceChildren();
+    for (const curve of get("curves")) {
+      const group = make("svg:g", { class: "wb-curve", "data-name": curve.name, opacity: faded(curve.name) ? 0.12 : curve.opacity ?? 1 }, curves);
+      const at = (k) => [toX(vertices[2 * (curve.offset + k)]), toY(vertices[2 * (curve.offset + k) + 1])];
+      if (curve.kind === "line") {
+        let d = "";
+        for (let k = 0; k < curve.count; k++) { const [x, y] = at(k); d += `${k ? "L" : "M"}${x.toFixed(2)} ${y.toFixed(2)}`; }
+        if (curve.halo) make("svg:path", { d, class: "wb-halo", "stroke-width": curve.width + 3 }, group);
+        make("svg:path", { d, stroke: curve.colour, "stroke-width": curve.width, "stroke-dasharray": curve.dash ?? "" }, group);
+      }
+      if (curve.kind === "dots" || curve.nodes)
+        for (let k = 0; k < curve.count; k++) { const [cx, cy] = at(k);
+          make("svg:circle", { cx, cy, r: curve.kind === "dots" ? curve.width : curve.nodes, fill: curve.colour, stroke: "none" }, group); }
+      if (curve.kind === "crosses")
+        for (let k = 0; k < curve.count; k++) { const [x, y] = at(k), s = curve.width;
+          for (const [stroke, w] of [["var(--wb-paper)", 5], [curve.colour, 2.4]])
+            make("svg:path", { d: `M${x - s} ${y - s}L${x + s} ${y + s}M${x - s} ${y + s}L${x + s} ${y - s}`, stroke, "stroke-width": w }, group); }
+    }
+  }
+  function drawLegend() {
+    const held = legend.contains(document.activeElement) ? document.activeElement.dataset.name : null;
+    legend.replaceChildren();
+    for (const curve of get("curves")) {
+      const off = faded(curve.name);
+      const button = make("button", { type: "button", "data-name": curve.name, "aria-pressed": String(!off), title: off ? "show" : "fade" }, legend);
+      const swatch = make("svg:svg", { viewBox: "0 0 26 10", width: 26, height: 10, "aria-hidden": "true" }, button);
+      if (curve.kind === "line") make("svg:path", { d: "M1 5H25", stroke: curve.colour, "stroke-width": curve.width, "stroke-dasharray": curve.dash ?? "" }, swatch);
+      else if (curve.kind === "dots") make("svg:circle", { cx: 13, cy: 5, r: 3, fill: curve.colour }, swatch);
+      else make("svg:path", { d: "M9 1L17 9M9 9L17 1", stroke: curve.colour, "stroke-width": 2 }, swatch);
+      make("span", {}, button, curve.name);
+      button.addEventListener("click", () => {
+        const now = get("hidden") ?? [];
+        model.set("hidden", off ? now.filter((name) => name !== curve.name) : [...now, curve.name]);
+        model.save_changes();
+      });
+      if (held === curve.name) button.focus();
+    }
+  }
+  const spot = (handle) => (drag && drag.id === handle.id ? drag : handle);
+  function drawPoints() {
+    const held = points.contains(document.activeElement) ? document.activeElement.dataset.id : null;
+    const known = new Map([...points.children].map((node) => [node.dataset.id, node]));
+    for (const handle of get("handles")) {
+      const node = known.get(handle.id) ?? makePoint(handle);
+      known.delete(handle.id);
+      const { x, y } = spot(handle);
+      node.setAttribute("transform", `translate(${toX(x)} ${toY(y)})`);
+      node.setAttribute("aria-label", handle.label);
+      node.setAttribute("aria-valuenow", x.toPrecision(6));
+      node.setAttribute("aria-valuetext", `${get("x_title")} ${short(x)}, ${get("y_title")} ${short(y)}`);
+      node.dataset.kind = handle.kind;
+      node.querySelector("text").textContent = handle.label;
+      node.querySelector("text").setAttribute("text-anchor", toX(x) > inner.x + 0.8 * inner.w ? "end" : "start");
+      node.querySelector("text").setAttribute("x", toX(x) > inner.x + 0.8 * inner.w ? -13 : 13);
+      if (held === handle.id) node.focus({ preventScroll: true });
+    }
+    for (const [id, node] of known) if (!drag || drag.id !== id) node.remove();
+  }
+  function makePoint(handle) {
+    const node = make("svg:g", { class: "wb-point", tabindex: 0, role: "slider", "data-id": handle.id,
+      "aria-roledescription": "movable point; arrow keys move it" }, points);
+    make("svg:circle", { class: "wb-grip", r: 18 }, node);
+    if (handle.kind === "end") make("svg:rect", { class: "wb-dot", x: -7, y: -7, width: 14, height: 14, rx: 2 }, node);
+    else if (handle.kind === "via") make("svg:path", { class: "wb-dot", d: "M0 -9L9 0L0 9L-9 0Z" }, node);
+    else make("svg:circle", { class: "wb-dot", r: 8 }, node);
+    make("svg:text", { x: 13, y: -10 }, node);
+    node.addEventListener("pointerdown", (event) => grab(event, handle.id, node));
+    node.addEventListener("pointermove", move);
+    node.addEventListener("pointerup", release);
+    node.addEventListener("pointercancel", release);
+    node.addEventListener("keydown", (event) => nudge(event, handle.id));
+    node.addEventListener("keyup", (event) => { if (drag && drag.keys && event.key.startsWith("Arrow")) release(event); });
+    node.addEventListener("blur", (event) => { if (drag && drag.keys) release(event); });
+    node.addEventListener("dblclick", (event) => event.stopPropagation());
+    return node;
+  }
+
+  // ---- gestures in
+  const find = (id) => get("handles").find((handle) => handle.id === id);
+  function grab(event, id, node) {
+    if (event.button !== 0) return;
+    event.preventDefault(); event.stopPropagation();
+    node.setPointerCapture(event.pointerId);
+    node.focus({ preventScroll: true });
+    const at = place(event), { x, y } = find(id);
+    drag = { id, x, y, dx: x - at.x, dy: y - at.y, pointer: event.pointerId, moved: false };
+    root.classList.add("wb-dragging");
+    tip.hidden = true;
+    report("start", id, x, y);
+  }
+  function move(event) {
+    if (!drag || event.pointerId !== drag.pointer) return;
+    const at = place(event);
+    drag.x = clamp(at.x + drag.dx, get("x_range"));
+    drag.y = clamp(at.y + drag.dy, get("y_range"));
+    drag.moved = true;
+    report("move", drag.id, drag.x, drag.y);
+    schedule("points");
+  }
+  function release() {
+    if (!drag) return;
+    const { id, x, y } = drag;
+    settle(id, x, y);
+    drag = null;
+    root.classList.remove("wb-dragging");
+    report("end", id, x, y);
+    schedule("points");
+  }
+  // The kernel will say the same; until it does the point stays where it was let go.
+  function settle(id, x, y) {
+    model.set("handles", get("handles").map((handle) => (handle.id === id ? { ...handle, x, y } : handle)));
+  }
+  const STEPS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
+  function nudge(event, id) {
+    const step = STEPS[event.key];
+    if (step) {
+      event.preventDefault(); event.stopPropagation();
+      const share = event.shiftKey ? 0.05 : event.altKey ? 0.001 : 0.01;
+      const [a, b] = get("x_range"), [c, d] = get("y_range");
+      if (!drag) { drag = { ...find(id), keys: true }; report("start", id, drag.x, drag.y); }
+      drag.x = clamp(drag.x + step[0] * share * (b - a), [a, b]);
+      drag.y = clamp(drag.y + step[1] * share * (d - c), [c, d]);
+      report("move", id, drag.x, drag.y);
+      schedule("points");
+    } else if ((event.key === "Delete" || event.key === "Backspace") && find(id)?.kind === "via") {
+      event.preventDefault(); event.stopPropagation();
+      report("remove", id, find(id).x, find(id).y);
+    }
+  }
+  function add(event) {
+    const at = place(event);
+    if (get("can_add") && inside(at)) report("add", "", at.x, at.y);
+  }
+  function hover(event) {
+    if (drag) return;
+    const at = place(event);
+    if (!inside(at)) return leave();
+    const [rows, columns] = get("field_shape");
+    let text = `${get("x_title")} ${short(at.x)} · ${get("y_title")} ${short(at.y)}`;
+    if (field.length && field.length === rows * columns) {
+      const [a, b] = get("x_range"), [c, d] = get("y_range");
+      const column = Math.round(((at.x - a) / (b - a)) * (columns - 1)), row = Math.round(((at.y - c) / (d - c)) * (rows - 1));
+      text += ` · ${get("field_title")} ${short(field[row * columns + column])}`;
+    }
+    readout.textContent = text;
+    showThumb(at);
+  }
+  function showThumb(at) {
+    const curve = get("curves").find((one) => one.name === get("thumb_curve"));
+    const [count, rows, columns] = get("thumb_shape");
+    if (!curve || !count || faded(curve.name)) { tip.hidden = true; return; }
+    let best = -1, near = 18 * 18;
+    for (let k = 0; k < Math.min(curve.count, count); k++) {
+      const dx = toX(vertices[2 * (curve.offset + k)]) - at.px, dy = toY(vertices[2 * (curve.offset + k) + 1]) - at.py;
+      if (dx * dx + dy * dy < near) { near = dx * dx + dy * dy; best = k; }
+    }
+    tip.hidden = best < 0;
+    if (best < 0) return;
+    tipPixels.width = columns; tipPixels.height = rows;
+    const picture = tipPixels.getContext("2d").createImageData(columns, rows);
+    const from = best * rows * columns;
+    for (let k = 0; k < rows * columns; k++) picture.data.set([pixels[from + k], pixels[from + k], pixels[from + k], 255], 4 * k);
+    tipPixels.getContext("2d").putImageData(picture, 0, 0);
+    tipText.textContent = `node ${best}`;
+    const right = at.px > width / 2;
+    Object.assign(tip.style, { left: right ? "" : `${(100 * (at.px + 16)) / width}%`, right: right ? `${100 - (100 * (at.px - 16)) / width}%` : "",
+      top: `${Math.min((100 * at.py) / height, 62)}%` });
+  }
+  function leave() { readout.textContent = "\u00a0"; tip.hidden = true; }
+  function drawState() {
+    root.classList.toggle("wb-working", Boolean(get("busy")));
+    note.textContent = get("note");
+    note.hidden = !get("note");
+  }
+  svg.addEventListener("dblclick", add);
+  svg.addEventListener("pointermove", hover);
+  svg.addEventListener("pointerleave", leave);
+  leave();
+
+  // ---- the kernel's side
+  const read = {
+    field: () => { field = floats(get("field")); },
+    vertices: () => { vertices = floats(get("vertices")); },
+    thumbs: () => { pixels = octets(get("thumbs")); },
+  };
+  Object.values(read).forEach((load) => load());
+  const parts = {
+    field: ["field", "axes"], field_shape: ["field"], field_limits: ["field"], field_title: ["field"],
+    vertices: ["curves"], curves: ["curves"], hidden: ["curves"], handles: ["points"], thumbs: [], busy: ["state"], note: ["state"],
+    x_range: ["all"], y_range: ["all"], x_title: ["all"], y_title: ["all"], plot_width: ["all"], plot_height: ["all"],
+    theme: ["all"], palette: ["all"], caption: ["all"], answered: ["send"],
+  };
+  const watchers = Object.entries(parts).map(([name, what]) => {
+    const watcher = () => { read[name]?.(); if (what.length) schedule(...what); };
+    model.on(`change:${name}`, watcher);
+    return [name, watcher];
+  });
+  schedule("all");
+  return () => {
+    cancelAnimationFrame(frame);
+    for (const [name, watcher] of watchers) model.off(`change:${name}`, watcher);
+    root.remove();
+  };
+}
+
+export default { render };
