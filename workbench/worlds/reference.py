@@ -157,7 +157,7 @@ def route_of(facts: Facts, name: str | None) -> Route:
     raise SettingError(f"route {name!r}", f"one of {known}", "None for the reference route")
 
 
-def deviation(points: Points, path: Nodes) -> Scalars:
+def deviation(points: Points, path: Tensor) -> Scalars:
     """Distance of points to a polyline.
 
     Args:
