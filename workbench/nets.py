@@ -17,10 +17,18 @@ References:
 """
 
 import math
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from workbench.errors import SettingError
+from workbench.models import Frame
+from workbench.types import Points, Sigma
+
+SMALLEST_SIGMA = 1e-4
+"""Below this the network is told this level, so that D(y, 0) = y exactly instead of NaN."""
 
 
 class NoiseEmbedding(nn.Module):
@@ -37,7 +45,10 @@ class NoiseEmbedding(nn.Module):
 
     def __init__(self, width: int, classes: int, frequencies: int = 32) -> None:
         super().__init__()
-        self.register_buffer("frequencies", 2 * math.pi * torch.logspace(-1, math.log10(4), frequencies))
+        waves = 2 * math.pi * torch.logspace(-1, math.log10(4), frequencies)
+        self.register_buffer(
+            "frequencies", waves, persistent=False
+        )  # never rounded to a file's half precision
         self.table = nn.Embedding(classes + 1, width)
         self.inner = nn.Linear(2 * frequencies, width)
         self.outer = nn.Linear(width, width)
@@ -82,6 +93,8 @@ class Mlp(nn.Module):
         self.blocks = nn.ModuleList(MlpBlock(width, width) for _ in range(depth))
         self.norm = nn.LayerNorm(width)
         self.leave = _zeroed(nn.Linear(width, dim))
+        self.entries_a_point = 4 * width * (depth + 2)
+        """Entries that one point needs in a pass, for the memory budget."""
 
     def forward(self, x: Tensor, c_noise: Tensor, labels: Tensor) -> Tensor:
         """F of x (n, dim) at c_noise (n,) for labels (n,)."""
@@ -125,7 +138,9 @@ class Attention(nn.Module):
     def forward(self, h: Tensor) -> Tensor:
         """Residual update of h (n, channels, rows, columns)."""
         n, channels, rows, columns = h.shape
-        mixed = self.query_key_value(self.norm(h)).reshape(n, 3, self.heads, channels // self.heads, rows * columns)
+        mixed = self.query_key_value(self.norm(h)).reshape(
+            n, 3, self.heads, channels // self.heads, rows * columns
+        )
         query, key, value = mixed.unbind(dim=1)  # each (n, heads, channels / heads, pixels)
         weight = (query.transpose(-1, -2) @ key / math.sqrt(channels // self.heads)).softmax(dim=-1)
         return h + self.leave((value @ weight.transpose(-1, -2)).reshape(n, channels, rows, columns))
@@ -163,6 +178,8 @@ class UNet(nn.Module):
         self.up = nn.ModuleList(ConvBlock(2 * channels, channels, features) for _ in range(2))
         self.norm = nn.GroupNorm(8, channels)
         self.leave = _zeroed(nn.Conv2d(channels, 4, 3, padding=1))
+        self.entries_a_point = 12 * (side // 2) ** 2 * channels
+        """Entries that one point needs in a pass without gradients, for the memory budget."""
 
     def forward(self, x: Tensor, c_noise: Tensor, labels: Tensor) -> Tensor:
         """F of x (n, side * side) at c_noise (n,) for labels (n,)."""
@@ -198,7 +215,8 @@ class Denoiser(nn.Module):
     def forward(self, y: Tensor, sigma: Tensor, labels: Tensor) -> Tensor:
         """D of y (n, dim) at sigma (n,) for labels (n,)."""
         skip, out, into = precondition(sigma[..., None], self.data_std)
-        return skip * y + out * self.inner(into * y, sigma.log() / 4, labels)
+        c_noise = sigma.clamp(min=SMALLEST_SIGMA).log() / 4
+        return skip * y + out * self.inner(into * y, c_noise, labels)
 
 
 def precondition(sigma: Tensor, data_std: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -212,3 +230,83 @@ def _zeroed(layer: nn.Module) -> nn.Module:
     for parameter in layer.parameters():
         nn.init.zeros_(parameter)
     return layer
+
+
+@dataclass(frozen=True, slots=True)
+class NetModel:
+    """A trained denoiser as a score model, with its condition bound.
+
+    Everything is computed in the network's dtype and returned in that of the points; for the score at small
+    noise load the network in float64. Differentiable in y and sigma, forward and backward, also under
+    `torch.func.vmap`.
+
+    Attributes:
+        net: The network, frozen and in evaluation mode.
+        frame: What the model declares, with the condition and the guidance in words.
+        label: Class index that is bound; the number of classes stands for the null class.
+        memory: Bytes that one pass through the network may take; larger batches go in chunks.
+    """
+
+    net: Denoiser
+    frame: Frame
+    label: int
+    memory: int = 2**28
+
+    def denoise(self, y: Points, sigma: Sigma) -> Points:
+        """E[x0 | y] for y = x0 + sigma eps under the bound condition.
+
+        Args:
+            y: Noisy points, shape (*batch, dim), in the data's unit.
+            sigma: Noise level, one for all or broadcastable to *batch.
+
+        Returns:
+            Denoised points of y's shape and dtype. One network call a point, two with guidance.
+        """
+        weights = next(self.net.parameters())
+        batch, dim = y.shape[:-1], y.shape[-1]
+        flat = y.reshape(-1, dim).to(weights.dtype)
+        level = torch.as_tensor(sigma, dtype=weights.dtype, device=y.device).expand(batch).reshape(-1)
+        size = max(1, self.memory // (self.net.inner.entries_a_point * weights.element_size()))
+        parts = [self._pass(*chunk) for chunk in zip(flat.split(size), level.split(size), strict=True)]
+        return torch.cat(parts).reshape(y.shape).to(y.dtype)
+
+    def _pass(self, y: Tensor, sigma: Tensor) -> Tensor:
+        """One chunk through the network: y (n, dim) at sigma (n,)."""
+        bound = self.net(y, sigma, torch.full(sigma.shape, self.label, device=y.device))
+        if self.frame.guidance == 0.0:
+            return bound
+        null = self.net(y, sigma, torch.full(sigma.shape, self.net.classes, device=y.device))
+        return bound + self.frame.guidance * (bound - null)
+
+
+def given(model: NetModel, condition: int | str | None, *, guidance: float = 0.0) -> NetModel:
+    """The same model with another condition bound.
+
+    Args:
+        model: A network.
+        condition: Class index or name; None for the null class.
+        guidance: Weight w of classifier-free guidance, D + w (D - D_null); with any but 0 the field is the
+            score of no density: its Jacobian is not symmetric.
+
+    Returns:
+        A model that shares the weights and declares condition and guidance in its frame.
+
+    Raises:
+        SettingError: For an unknown class, or guidance without one.
+    """
+    names = model.frame.classes
+    if condition is None:
+        if guidance != 0.0:
+            raise SettingError(f"guidance {guidance:g} without a condition", "a class", "condition=0")
+        return replace(
+            model, label=model.net.classes, frame=replace(model.frame, condition=None, guidance=0.0)
+        )
+    label = names.index(condition) if condition in names else condition
+    if not isinstance(label, int) or not 0 <= label < len(names):
+        known = (
+            f"an index below {len(names)} or one of {', '.join(names)}"
+            if names
+            else "None: it has no classes"
+        )
+        raise SettingError(f"condition {condition!r} for model {model.frame.name}", known, "condition=None")
+    return replace(model, label=label, frame=replace(model.frame, condition=names[label], guidance=guidance))

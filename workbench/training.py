@@ -27,20 +27,31 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Protocol
 
 import torch
-from safetensors import safe_open
+from jaxtyping import Float, Int
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from workbench.errors import DataError, SettingError, ShapeError
 from workbench.nets import Denoiser, precondition
+
+
+class Cancel(Protocol):
+    """Anything that says whether to stop, such as a `threading.Event`."""
+
+    def is_set(self) -> bool:
+        """True once the work is to stop."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class TrainSettings:
     """What the training of one denoiser depends on, beside the network, the data and the generator.
 
-    Args:
+    Attributes:
         steps: optimiser steps.
         batch: samples a step.
         rate: peak learning rate of AdamW.
@@ -69,7 +80,7 @@ class TrainSettings:
 class FitResult:
     """A trained denoiser and how its training went.
 
-    Args:
+    Attributes:
         net: the network with its averaged weights, in evaluation mode.
         losses: loss of every step of this call.
         step: optimiser steps done in all, resumed ones included.
@@ -87,16 +98,39 @@ class FitResult:
 
 
 def learning_rate(settings: TrainSettings, step: int) -> float:
-    """Rate at a step counted from 0: linear warm-up, flat, linear decay to zero."""
+    """Rate of a step: linear warm-up, flat, linear decay to zero.
+
+    Args:
+        settings: The settings of the training.
+        step: The step, counted from 0.
+
+    Returns:
+        The rate.
+    """
     rise = (step + 1) / max(settings.warmup, 1)
     fall = (settings.steps - step) / max(settings.decay * settings.steps, 1)
     return settings.rate * min(1.0, rise, fall)
 
 
 def denoising_loss(
-    net: Denoiser, x0: Tensor, labels: Tensor, settings: TrainSettings, generator: torch.Generator
-) -> Tensor:
-    """The loss of the module docstring on one batch x0 (n, dim) with labels (n,); differentiable in the net."""
+    net: Denoiser,
+    x0: Float[Tensor, "n dim"],
+    labels: Int[Tensor, " n"],
+    settings: TrainSettings,
+    generator: torch.Generator,
+) -> Float[Tensor, ""]:
+    """The loss of the module docstring on one batch.
+
+    Args:
+        net: The network in training.
+        x0: Clean points, shape (n, dim).
+        labels: Their classes, shape (n,).
+        settings: Prior of the noise level and share of the null class.
+        generator: Source of the noise levels, the noise and the null classes.
+
+    Returns:
+        The loss, a tensor without axes, differentiable in the network's weights. One network call a point.
+    """
     n = x0.shape[0]
     draws = torch.randn(n, generator=generator, dtype=x0.dtype, device=x0.device)
     sigma = (settings.sigma_mean + settings.sigma_std * draws).exp()
@@ -111,17 +145,42 @@ def denoising_loss(
 
 def fit_denoiser(
     net: Denoiser,
-    data: Tensor,
-    labels: Tensor | None = None,
+    data: Float[Tensor, "count dim"],
+    labels: Int[Tensor, " count"] | None = None,
     *,
     settings: TrainSettings,
     generator: torch.Generator,
     checkpoint: Path | None = None,
     checkpoint_every: int = 500,
     progress: Callable[[float, str], None] | None = None,
-    cancel=None,
+    cancel: Cancel | None = None,
 ) -> FitResult:
-    """Train a denoiser; resume from the checkpoint if there is one."""
+    """Train a denoiser, going on from a checkpoint if there is one.
+
+    Args:
+        net: The network; trained in place. Its averaged copy is what the result holds.
+        data: Points to learn from, shape (count, dim), in the dtype and on the device of the network.
+        labels: Class of each, shape (count,); None trains the null class alone.
+        settings: Steps, batch, rate, noise prior, share of the null class.
+        generator: Source of all randomness, on the device of the data. The initial weights are the caller's.
+        checkpoint: File to go on from, if it exists, and to save to; None for neither. A run that was stopped
+            may be given another number of steps as long as its rate had not begun to fall.
+        checkpoint_every: Steps between two saves.
+        progress: Called every 50 steps with the fraction done and a sentence.
+        cancel: Asked before every step; a stopped run saves its checkpoint.
+
+    Returns:
+        The averaged network, the losses, and the account of the run.
+
+    Raises:
+        ShapeError: If data and labels do not fit each other.
+        SettingError: If a label is outside the network's classes, or a setting outside its range.
+        DataError: If the checkpoint is damaged or belongs to another run.
+
+    References:
+        Karras et al. 2022, section 5; Karras et al. 2024, section 3.1.
+    """
+    _check(net, data, labels, settings)
     if labels is None:
         labels = torch.full((data.shape[0],), net.classes, device=data.device)
     net.train()
@@ -133,9 +192,8 @@ def fit_denoiser(
             "exp_avg": torch.zeros_like(parameter),
             "exp_avg_sq": torch.zeros_like(parameter),
         }
-    step = 0
-    if checkpoint is not None and Path(checkpoint).exists():
-        step = _load_checkpoint(Path(checkpoint), net, average, optimiser, generator, settings)
+    run = _Run(net, average, optimiser, generator, settings)
+    step = run.load(checkpoint) if checkpoint is not None and checkpoint.exists() else 0
     losses: list[Tensor] = []
     began = time.process_time()
     first = step
@@ -152,13 +210,13 @@ def fit_denoiser(
         _average(average, net, (1 - 1 / step) ** (settings.ema_power + 1))
         losses.append(loss.detach())
         if checkpoint is not None and (step % checkpoint_every == 0 or step == settings.steps):
-            _save_checkpoint(Path(checkpoint), net, average, optimiser, generator, settings, step)
+            run.save(checkpoint, step)
         if progress is not None and step % 50 == 0:
             recent = torch.stack(losses[-50:]).mean().item()
             progress(step / settings.steps, f"step {step} of {settings.steps}, loss {recent:.4f}")
     cancelled = step < settings.steps
     if cancelled and checkpoint is not None and step > first:
-        _save_checkpoint(Path(checkpoint), net, average, optimiser, generator, settings, step)
+        run.save(checkpoint, step)
     return FitResult(
         net=average,
         losses=torch.stack(losses).cpu() if losses else torch.zeros(0),
@@ -175,34 +233,90 @@ def _average(average: nn.Module, net: nn.Module, beta: float) -> None:
     torch._foreach_lerp_(list(average.parameters()), list(net.parameters()), 1 - beta)
 
 
-def _save_checkpoint(path, net, average, optimiser, generator, settings, step) -> None:
-    """Write the whole state of a run as safetensors, replacing the file in one move."""
-    tensors = {"generator": generator.get_state()}
-    for (name, parameter), averaged in zip(net.named_parameters(), average.parameters(), strict=True):
-        state = optimiser.state[parameter]
-        tensors[f"net.{name}"] = parameter.detach()
-        tensors[f"average.{name}"] = averaged
-        tensors[f"first.{name}"] = state["exp_avg"]
-        tensors[f"second.{name}"] = state["exp_avg_sq"]
-    header = {"step": str(step), "settings": json.dumps(asdict(settings))}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, partial, metadata=header)
-    os.replace(partial, path)
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Everything that the next step of a training depends on."""
 
+    net: Denoiser
+    average: Denoiser
+    optimiser: torch.optim.Optimizer
+    generator: torch.Generator
+    settings: TrainSettings
 
-@torch.no_grad()
-def _load_checkpoint(path, net, average, optimiser, generator, settings) -> int:
-    """Restore the whole state of a run and return the number of steps already done."""
-    with safe_open(path, framework="pt", device="cpu") as file:
-        header = file.metadata()
-        step = int(header["step"])
-        for (name, parameter), averaged in zip(net.named_parameters(), average.parameters(), strict=True):
-            state = optimiser.state[parameter]
-            parameter.copy_(file.get_tensor(f"net.{name}"))
-            averaged.copy_(file.get_tensor(f"average.{name}"))
-            state["exp_avg"].copy_(file.get_tensor(f"first.{name}"))
-            state["exp_avg_sq"].copy_(file.get_tensor(f"second.{name}"))
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors of the run by name, not copied."""
+        found: dict[str, Tensor] = {}
+        for (name, parameter), averaged in zip(
+            self.net.named_parameters(), self.average.parameters(), strict=True
+        ):
+            state = self.optimiser.state[parameter]
+            found[f"net.{name}"], found[f"average.{name}"] = parameter.detach(), averaged
+            found[f"first.{name}"], found[f"second.{name}"] = state["exp_avg"], state["exp_avg_sq"]
+        return found
+
+    def save(self, path: Path, step: int) -> None:
+        """Write the run as safetensors, replacing the file in one move."""
+        tensors = {name: tensor.contiguous() for name, tensor in self.tensors().items()}
+        header = {"step": str(step), "settings": json.dumps(asdict(self.settings))}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".partial")
+        save_file(tensors | {"generator": self.generator.get_state()}, partial, metadata=header)
+        os.replace(partial, path)
+
+    @torch.no_grad()
+    def load(self, path: Path) -> int:
+        """Restore the run and return the number of steps that are done."""
+        try:
+            with safe_open(path, framework="pt", device="cpu") as file:
+                header = file.metadata() or {}
+                step, settings = int(header["step"]), json.loads(header["settings"])
+                self._check_settings(path, step, settings)
+                for name, tensor in self.tensors().items():
+                    tensor.copy_(file.get_tensor(name))
+                self.generator.set_state(file.get_tensor("generator"))
+        except (OSError, SafetensorError, KeyError, RuntimeError) as error:
+            raise DataError(
+                f"checkpoint {path} that does not fit this run ({error})",
+                "one of the same network",
+                "another file",
+            ) from error
+        for state in self.optimiser.state.values():
             state["step"].fill_(step)
-        generator.set_state(file.get_tensor("generator"))
-    return step
+        return step
+
+    def _check_settings(self, path: Path, step: int, saved: dict[str, float]) -> None:
+        """Refuse a checkpoint whose past the present settings would not have made."""
+        wanted = asdict(self.settings)
+        changed = [name for name in wanted if name != "steps" and wanted[name] != saved.get(name)]
+        flat = min((1 - steps["decay"]) * steps["steps"] for steps in (wanted, saved))
+        if wanted["steps"] != saved["steps"] and step > flat:
+            changed.append("steps")
+        if changed:
+            raise DataError(
+                f"checkpoint {path} of a run with other {', '.join(changed)}",
+                ", ".join(f"{name}={wanted[name]}" for name in changed),
+                "another checkpoint file",
+            )
+
+
+def _check(net: Denoiser, data: Tensor, labels: Tensor | None, settings: TrainSettings) -> None:
+    """Refuse data, labels and settings that do not fit."""
+    if labels is not None and labels.shape != data.shape[:1]:
+        raise ShapeError(f"labels of shape {tuple(labels.shape)} for {len(data)} points", "one label a point")
+    if labels is not None and (labels.min() < 0 or labels.max() > net.classes):
+        raise SettingError(
+            f"labels from {int(labels.min())} to {int(labels.max())}",
+            f"0 to {net.classes - 1}, or {net.classes} for the null class",
+            "a network with more classes",
+        )
+    if (
+        settings.steps < 1
+        or settings.batch < 1
+        or not 0 <= settings.null_share <= 1
+        or not 0 < settings.decay <= 1
+    ):
+        raise SettingError(
+            f"steps={settings.steps}, batch={settings.batch}, null_share={settings.null_share}, "
+            f"decay={settings.decay}",
+            "positive steps and batch, a share from 0 to 1, a decay above 0 and up to 1",
+        )

@@ -1,0 +1,275 @@
+"""The shipped models by name, and any folder that holds one of the same make.
+
+A model is two files side by side: NAME.safetensors with the averaged weights in half precision, and
+NAME.json, its
+card: what it was trained on, under which licence, by which command, and how good it was measured to be.
+    Nothing is unpickled.
+"""
+
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from workbench.errors import DataError, SettingError
+from workbench.judges import Judge
+from workbench.models import Frame
+from workbench.nets import Denoiser, Mlp, NetModel, UNet, given
+
+MODELS = ("ring", "moons", "digits", "fashion")
+"""Names of the shipped models."""
+
+JUDGES = ("digits", "fashion")
+"""Names of the image sets for which a judge is shipped."""
+
+INNER_NETWORKS: dict[str, type[nn.Module]] = {"mlp": Mlp, "unet": UNet}
+"""Inner networks that a card may name."""
+
+
+def load_model(
+    name: str | Path,
+    *,
+    condition: int | str | None = None,
+    guidance: float = 0.0,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> NetModel:
+    """Load a shipped model, or one of the same make from a folder.
+
+    Args:
+        name: A name in `MODELS`, a folder with exactly one card, or the path of a card.
+        condition: Class index or name to bind; None for the null class.
+        guidance: Weight of classifier-free guidance; with any but 0 the field is no score.
+        device: Device to compute on.
+        dtype: Floating type to compute in; float64 for the score at noise below about 0.02.
+
+    Returns:
+        The model, frozen and ready.
+
+    Raises:
+        SettingError: For an unknown name, class or device.
+        DataError: If the weights are missing, damaged, or do not fit the card.
+
+    Example:
+        >>> load_model("ring").frame.shape
+        (2,)
+    """
+    path = find_card(name)
+    facts = read_card(path)
+    net = build_net(facts["network"])
+    tensors = _read_weights(path.with_suffix(".safetensors"))
+    try:
+        net.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise DataError(
+            f"weights {path.with_suffix('.safetensors')} that do not fit their card",
+            f"the network {facts['network']}",
+            "training again with the card's command",
+        ) from error
+    frame = Frame(
+        name=facts["name"],
+        shape=tuple(facts["shape"]),
+        sigma_min=facts["sigma_min"],
+        sigma_max=facts["sigma_max"],
+        value_range=None if facts["value_range"] is None else tuple(facts["value_range"]),
+        data_std=facts["data_std"],
+        classes=tuple(facts["classes"]),
+    )
+    net = net.eval().requires_grad_(False).to(device=checked_device(device), dtype=dtype)
+    return given(NetModel(net, frame, net.classes), condition, guidance=guidance)
+
+
+def load_judge(name: str, *, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32) -> Judge:
+    """Load the shipped judge of an image set.
+
+    Args:
+        name: A name in `JUDGES`.
+        device: Device to compute on.
+        dtype: Floating type to compute in.
+
+    Returns:
+        The classifier, frozen and in evaluation mode.
+
+    Raises:
+        SettingError: For an unknown name or device.
+        DataError: If the weights are damaged.
+    """
+    if name not in JUDGES:
+        raise SettingError(f"judge {name!r}", f"one of {', '.join(JUDGES)}", "load_judge('fashion')")
+    path = find_card(f"judge_{name}")
+    judge = Judge(**read_card(path)["network"])
+    judge.load_state_dict(_read_weights(path.with_suffix(".safetensors")))
+    return judge.eval().requires_grad_(False).to(device=checked_device(device), dtype=dtype)
+
+
+def checked_device(device: str | torch.device) -> torch.device:
+    """A device that exists here.
+
+    Args:
+        device: Its name, e.g. "cpu" or "cuda:0".
+
+    Returns:
+        The device.
+
+    Raises:
+        SettingError: If it is no device, or not there.
+    """
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise SettingError(
+            f"device {str(device)!r}, which is not there", "a device of this machine", "'cpu'"
+        ) from error
+    return found
+
+
+def build_net(network: dict[str, Any]) -> Denoiser:
+    """A fresh denoiser from the description in a card.
+
+    Args:
+        network: "kind" (a key of `INNER_NETWORKS`), "data_std", and the arguments of the inner network.
+
+    Returns:
+        The network with random weights from torch's global generator.
+
+    Raises:
+        DataError: If the description names no known network.
+    """
+    arguments = dict(network)
+    kind, data_std = arguments.pop("kind", None), arguments.pop("data_std", 0.5)
+    if kind not in INNER_NETWORKS:
+        raise DataError(f"a card with network {kind!r}", f"one of {', '.join(INNER_NETWORKS)}")
+    try:
+        inner = INNER_NETWORKS[kind](**arguments)
+    except TypeError as error:
+        raise DataError(f"a card whose network {kind!r} has settings {arguments}", str(error)) from error
+    return Denoiser(inner, classes=arguments.get("classes", 0), data_std=data_std)
+
+
+def save_model(net: nn.Module, facts: dict[str, Any], folder: str | Path) -> Path:
+    """Write weights in half precision and their card.
+
+    Args:
+        net: The network.
+        facts: The card; its "name" names the files.
+        folder: Folder to write into; made if missing.
+
+    Returns:
+        The card's path.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    card_path = folder / f"{facts['name']}.json"
+    tensors = {name: tensor.detach().cpu().half().contiguous() for name, tensor in net.state_dict().items()}
+    save_file(tensors, card_path.with_suffix(".safetensors"), metadata={"card": card_path.name})
+    write_card(facts, card_path)
+    return card_path
+
+
+def write_card(facts: dict[str, Any], path: Path) -> None:
+    """Write a card as readable JSON."""
+    path.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_card(path: Path) -> dict[str, Any]:
+    """The facts of a card.
+
+    Args:
+        path: The JSON file.
+
+    Returns:
+        Its content.
+
+    Raises:
+        DataError: If it is no card.
+    """
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError) as error:
+        raise DataError(f"an unreadable card {path} ({error})", "a JSON file", "another path") from error
+    if not isinstance(facts, dict) or not {"name", "network"} <= facts.keys():
+        raise DataError(f"{path} without a name or a network", "the card of a model", "another path")
+    return facts
+
+
+def find_card(name: str | Path) -> Path:
+    """The card of a shipped model, of a folder, or the given card itself.
+
+    Args:
+        name: A name in `MODELS`, "judge_" with a name in `JUDGES`, a folder with exactly one card, or the
+            path of a card.
+
+    Returns:
+        Path of the JSON file.
+
+    Raises:
+        SettingError: If there is no such model.
+        DataError: If a folder does not hold exactly one card.
+    """
+    if str(name) in (*MODELS, *(f"judge_{data}" for data in JUDGES)):
+        return _shipped_folder() / f"{name}.json"
+    path = Path(name)
+    if path.is_dir():
+        cards = [card for card in sorted(path.glob("*.json")) if card.with_suffix(".safetensors").exists()]
+        if len(cards) != 1:
+            raise DataError(
+                f"folder {str(path)!r} with {len(cards)} cards beside their weights",
+                "exactly one NAME.json with NAME.safetensors",
+                "the path of the card itself",
+            )
+        return cards[0]
+    if path.suffix == ".json" and path.is_file():
+        return path
+    raise SettingError(
+        f"model {str(name)!r}", f"{', '.join(MODELS)}, or an existing folder", "load_model('fashion')"
+    )
+
+
+def card(name: str | Path) -> str:
+    """A model's card as text for people.
+
+    Args:
+        name: As in `find_card`.
+
+    Returns:
+        Lines of text: data, licence, training command, and every measured figure with its error.
+    """
+    facts = read_card(find_card(name))
+    lines = [f"{facts['name']}: {facts.get('title', '')}"]
+    for key in ("data", "licence", "command", "measured_by", "training"):
+        if key in facts:
+            lines.append(f"  {key}: {_in_words(facts[key])}")
+    lines.append(f"  network: {_in_words(facts['network'])}")
+    for figure_name, figure in facts.get("figures", {}).items():
+        bar = "" if figure.get("error") is None else f" ± {figure['error']:.2g}"
+        unit = f" {figure['unit']}" if figure.get("unit") else ""
+        lines.append(f"  {figure_name}: {figure['value']:.4g}{bar}{unit} ({figure['how']})")
+    return "\n".join(lines)
+
+
+def _in_words(value: Any) -> str:
+    """A card's entry on one line."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_in_words(item)}" for key, item in value.items())
+    return str(value)
+
+
+def _shipped_folder() -> Path:
+    """The folder of the shipped weights; the package is always installed as files."""
+    return Path(str(resources.files("workbench") / "weights"))
+
+
+def _read_weights(path: Path) -> dict[str, torch.Tensor]:
+    """Tensors of a safetensors file."""
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise DataError(
+            f"unreadable weights {path} ({error})", "a safetensors file", "the card's command"
+        ) from error
