@@ -1,0 +1,105 @@
+"""The command ``workbench``.
+
+Every message for the user is one sentence on standard error; results go to standard output. Exit codes
+of ``run`` stand in ``workbench.headless.run``, those of ``regress`` in ``workbench.headless.regress``.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: idle threads that spin slow others down
+
+import typer
+
+from workbench.errors import WorkbenchError
+from workbench.headless.catalog import find_notebooks, open_notebook
+from workbench.headless.console import Console
+from workbench.headless.parameters import declared, split_assignment
+from workbench.headless.run import BAD_SETTINGS, Settings, execute, plan_run
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Lenses on the geometry of generative models, run from notebooks without a person.",
+)
+
+Parameters = Annotated[
+    list[str] | None, typer.Option("-p", metavar="NAME=VALUE", help="A parameter; repeatable.")
+]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:INDEX or mps.")]
+Dtype = Annotated[str, typer.Option(help="float32 or float64 as torch's default.")]
+Threads = Annotated[int | None, typer.Option(help="Threads of torch and OpenMP.")]
+Seconds = Annotated[float | None, typer.Option(help="Seconds.")]
+
+
+@app.command()
+def run(
+    notebook: Annotated[str, typer.Argument(help="Name of a shipped notebook, or a path.")],
+    p: Parameters = None,
+    preset: Annotated[str, typer.Option(help="Name of a preset, or a YAML file.")] = "",
+    out: Annotated[
+        Path | None, typer.Option(help="A folder that does not exist; runs/NOTEBOOK-HASH.")
+    ] = None,
+    device: Device = "",
+    dtype: Dtype = "",
+    threads: Threads = None,
+    timeout: Seconds = None,
+    cell_timeout: Seconds = None,
+    fast: Annotated[bool, typer.Option("--fast", help="Do not insist on deterministic arithmetic.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> None:
+    """Run a notebook and leave a folder: notebook, report.html, metrics.json, run.json.
+
+    Exit codes: 0 completed, 2 bad parameters, 3 error in the notebook, 4 time-out, 5 kernel died,
+    6 out of memory, 7 disk full, 130 cancelled.
+    """
+    plan = plan_run(
+        notebook,
+        arguments=dict(split_assignment(text) for text in p or []),
+        preset=preset,
+        settings=Settings(device, dtype, threads, timeout, cell_timeout, not fast),
+    )
+    with Console(quiet=quiet) as console:
+        result = execute(plan, out=out, listener=console)
+    print(f"report  {result.folder / 'report.html'}")
+    print(f"metrics {result.folder / 'metrics.json'}")
+    for name, metric in result.metrics.items():
+        print(f"  {name} = {metric['value']}{' ' + metric['unit'] if metric['unit'] else ''}")
+    if result.exit_code:
+        print(f"{plan.notebook.name}: {result.status}: {result.message}", file=sys.stderr)
+    raise typer.Exit(result.exit_code)
+
+
+@app.command("list")
+def list_notebooks(
+    notebook: Annotated[str | None, typer.Argument(help="Only this one.")] = None,
+) -> None:
+    """List the notebooks with their presets and parameters."""
+    for path in [notebook] if notebook else find_notebooks():
+        book = open_notebook(path)
+        print(f"{book.name}: {_title(book.node)}")
+        for preset in book.presets().values():
+            print(f"  preset {preset.name}{': ' + preset.about if preset.about else ''}")
+        for item in declared(book).parameters:
+            note = ", ".join(filter(None, (item.constraint, item.about)))
+            print(f"  -p {item.name}={item.default!r}  ({item.type_name}{'; ' + note if note else ''})")
+
+
+def _title(notebook) -> str:
+    """The first heading of a notebook."""
+    lines = (line for c in notebook.cells if c.cell_type == "markdown" for line in c.source.splitlines())
+    return next((line.lstrip("# ").strip() for line in lines if line.startswith("#")), "")
+
+
+def main() -> None:
+    """Run the command; errors made on purpose become one sentence and exit code 2."""
+    try:
+        app()
+    except WorkbenchError as error:
+        print(f"workbench: {error}", file=sys.stderr)
+        sys.exit(BAD_SETTINGS)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
