@@ -1,0 +1,422 @@
+r"""Strings at a fixed landscape: minimum-energy paths by arc-following descent.
+
+A minimum-energy path of V has :math:`(I - \tau\tau^T)\nabla V = 0` everywhere, with unit tangent
+:math:`\tau`. Each iteration moves image i along its own spline by :math:`-h\,\tau\cdot\nabla V`, adds
+:math:`-h\,(I - \tau\tau^T)\nabla V`, and spaces the images equally again. Following the spline instead of the
+tangent line removes the Euler floor of the simplified string: the fixed point is the path itself for every
+step h, at one force evaluation an image and iteration. The tangential motion keeps the method upwind, without
+it kinks grow. The step is bounded by the stiffest curvature at the images, and both moves carry momentum.
+
+A coarse string is relaxed first and refined, since most of the way to the path needs few images.
+
+References:
+    E, Ren, Vanden-Eijnden, "String method for the study of rare events", 2002,
+        https://doi.org/10.1103/PhysRevB.66.052301
+    E, Ren, Vanden-Eijnden, "Simplified and improved string method for computing the minimum energy paths in
+        barrier-crossing events", 2007, https://doi.org/10.1063/1.2720838
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from workbench.curves import Curve, arc_knots, respace, slope_matrix, spline_weights, tangents_at_nodes
+from workbench.errors import ModelOutputError, SettingError
+from workbench.report import SolveReport, Status
+from workbench.strings.meter import Meter
+from workbench.types import Nodes, Points, Scalars, Vectors
+
+Force = Callable[[Points], Vectors]
+Align = Callable[[Nodes], Nodes]
+Precondition = Callable[[Points, Vectors], Vectors]
+Progress = Callable[[float, str], None]
+
+
+class Cancel(Protocol):
+    """What can stop a solve: `threading.Event` and its like."""
+
+    def is_set(self) -> bool:
+        """True once the solve should stop."""
+        ...
+
+
+_COARSEST = 9  # images below which a coarser string no longer resembles the finer one
+_COARSE_TOL = 2e-3  # stopping estimate on coarse strings, relative to their length
+_PROBE_EVERY = 8  # iterations between two power iterations for the curvature
+
+
+@dataclass(frozen=True, slots=True)
+class StaticString:
+    """Relaxed strings and what it took.
+
+    Attributes:
+        curve: The strings, points (*batch, nodes, dim) at equal arc length.
+        force: Force at the images, shape of the points.
+        force_perp: Size of its part across the string, shape (*batch, nodes); zero at fixed ends.
+        coarse: The same strings at the last coarser level; None without levels.
+        residual: Estimated distance that is left to the fixed point over the length, shape (*batch,).
+        iterations: Iterations at the finest level, shape (*batch,).
+        evaluations: Force evaluations an image of the finest string, all levels and probes counted,
+            (*batch,).
+        report: Status, worst residual, calls.
+    """
+
+    curve: Curve
+    force: Vectors
+    force_perp: Tensor
+    coarse: Curve | None
+    residual: Scalars
+    iterations: Tensor
+    evaluations: Scalars
+    report: SolveReport
+
+
+@dataclass(slots=True)
+class _State:
+    """Strings in motion, shape (strings, nodes, dim), and their memory."""
+
+    points: Tensor
+    along: Tensor  # displacement along the string in the last iteration, (strings, nodes)
+    across: Tensor  # and across it, (strings, nodes, dim)
+    probe: Tensor  # power-iteration vectors, (strings, nodes, dim)
+    stiffness: Tensor  # largest curvature seen at the images, (strings,)
+    moved: Tensor  # last displacements relative to length, (strings, 4), newest first
+
+    def pick(self, rows: Tensor) -> "_State":
+        return _State(*(getattr(self, name)[rows] for name in self.__slots__))
+
+
+def _probe_like(points: Tensor) -> Tensor:
+    """Fixed pseudo-random directions, the same for every string so that a batch equals a loop."""
+    generator = torch.Generator().manual_seed(0)
+    shape = (1, *points.shape[1:])
+    noise = torch.randn(shape, generator=generator, dtype=torch.float64).to(points)
+    return noise.expand_as(points) / noise.square().sum(-1, keepdim=True).sqrt()
+
+
+def _size(vectors: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(vectors, dim=-1)
+
+
+class _Relaxer:
+    """One level of relaxation over a batch of strings."""
+
+    def __init__(
+        self,
+        force: Force,
+        meter: Meter,
+        *,
+        step: float,
+        momentum: float,
+        free_ends: bool,
+        align: Align | None,
+        precondition: Precondition | None,
+        density: Callable[[Nodes], Tensor] | None,
+        stiffness: float | None,
+    ) -> None:
+        self.force, self.meter, self.step, self.momentum = force, meter, step, momentum
+        self.free_ends, self.align, self.precondition, self.density = free_ends, align, precondition, density
+        self.stiffness = stiffness
+        self.spent = 0  # evaluations an image since the last look
+
+    def begin(self, points: Tensor) -> _State:
+        state = _State(
+            points,
+            torch.zeros_like(points[..., 0]),
+            torch.zeros_like(points),
+            _probe_like(points),
+            torch.full_like(points[:, 0, 0], self.stiffness or 0.0),
+            torch.full((points.shape[0], 4), torch.inf, dtype=points.dtype, device=points.device),
+        )
+        if self.stiffness is None:
+            forces = self.evaluate(points)
+            for _ in range(4):
+                self._feel(state, forces)
+        return state
+
+    def evaluate(self, points: Tensor) -> Tensor:
+        """Forces at the images that move; zero at fixed ends."""
+        self.spent += 1
+        inner = points if self.free_ends else points[:, 1:-1]
+        forces = self.meter(self.force, inner.contiguous())
+        return forces if self.free_ends else torch.nn.functional.pad(forces, (0, 0, 1, 1))
+
+    def _feel(self, state: _State, forces: Tensor) -> None:
+        """One power iteration on force differences, at every image of every string."""
+        scale = _size(state.points.diff(dim=-2)).mean(-1)
+        reach = (torch.finfo(state.points.dtype).eps ** 0.4 * scale).clamp_min(1e-30)[:, None, None]
+        bend = (forces - self.evaluate(state.points + reach * state.probe)) / reach
+        if self.precondition is not None:
+            bend = self.precondition(state.points, bend)
+        size = _size(bend)
+        state.probe = torch.where(
+            size[..., None] > 0, bend / size.clamp_min(torch.finfo(size.dtype).tiny)[..., None], state.probe
+        )
+        state.stiffness = torch.maximum(size.amax(-1), 0.7 * state.stiffness)
+
+    def advance(self, state: _State, iteration: int) -> tuple[_State, Tensor]:
+        """One iteration; returns the new state and the forces at the old points."""
+        points = state.points
+        forces = self.evaluate(points)
+        if self.stiffness is None and iteration % _PROBE_EVERY == _PROBE_EVERY - 1:
+            self._feel(state, forces)
+        knots = arc_knots(points)
+        slopes = slope_matrix(knots)
+        tangent = slopes.to(points.dtype) @ points
+        tangent = tangent / _size(tangent).clamp_min(torch.finfo(points.dtype).tiny)[..., None]
+        pull = (forces * tangent).sum(-1)
+        aside = forces - pull[..., None] * tangent
+        if self.precondition is not None:
+            aside = self.precondition(points, aside)
+            aside = aside - (aside * tangent).sum(-1, keepdim=True) * tangent
+            pull = (self.precondition(points, forces) * tangent).sum(-1)
+        h = (self.step / state.stiffness.clamp_min(torch.finfo(points.dtype).tiny))[:, None]
+        spacing = knots[:, -1:].to(points.dtype) / (points.shape[-2] - 1)
+        along = (self.momentum * state.along + h * pull).clamp(-0.5 * spacing, 0.5 * spacing)
+        across = self.momentum * state.across + h[..., None] * aside
+        limit = 4.0 * spacing / _size(across).clamp_min(torch.finfo(points.dtype).tiny)
+        across = across * limit.clamp_max(1.0)[..., None]
+        if not self.free_ends:
+            along = torch.nn.functional.pad(along[:, 1:-1], (1, 1))
+            across = torch.nn.functional.pad(across[:, 1:-1], (0, 0, 1, 1))
+        at = (knots + along.to(knots.dtype)).clamp_min(0.0).minimum(knots[:, -1:])
+        new = spline_weights(knots, at, slopes=slopes).to(points.dtype) @ points + across
+        if self.free_ends:  # the spline ends at the ends: what they slide outwards is added along the tangent
+            outside = (along - (at - knots).to(along.dtype))[..., None]
+            new = new + outside * tangent
+        else:
+            new = torch.cat([points[:, :1], new[:, 1:-1], points[:, -1:]], dim=1)
+        if self.align is not None:
+            new = self.align(new)
+        new = respace(new, weights=None if self.density is None else self.density(new))
+        change = _size(new - points).amax(-1) / knots[:, -1].to(points.dtype)
+        moved = torch.cat([change[:, None], state.moved[:, :-1]], dim=1)
+        return _State(new, along, across, state.probe, state.stiffness, moved), forces
+
+    def left(self, moved: Tensor) -> Tensor:
+        """Estimated relative distance to the fixed point: the geometric tail of the last displacements."""
+        rate = (moved[:, 0] / moved[:, 3]).clamp(1e-9, 0.98**3) ** (1.0 / 3.0)
+        tail = moved[:, 0].maximum(moved[:, 1]) * rate / (1.0 - rate)
+        return torch.where(moved[:, 3].isinf(), torch.inf, tail)
+
+
+def coarse_levels(nodes: int, coarsest: int = _COARSEST) -> tuple[int, ...]:
+    """Node counts from coarse to fine that end at `nodes`, each with about half the segments of the next."""
+    levels = [nodes]
+    while (levels[0] + 1) // 2 >= coarsest:
+        levels.insert(0, (levels[0] + 1) // 2)
+    return tuple(levels)
+
+
+@dataclass(slots=True)
+class _Level:
+    """What one level of relaxation gave, one entry a string."""
+
+    points: Tensor
+    left: Tensor
+    iterations: Tensor
+    evaluations: Tensor
+    status: Status
+    history: list[float]
+
+
+def _run_level(
+    solver: _Relaxer,
+    points: Tensor,
+    *,
+    tol: float,
+    max_iterations: int,
+    progress: Progress,
+    cancel: Cancel | None,
+) -> _Level:
+    """Relax strings of one size until each has stopped by itself."""
+    count, device = points.shape[0], points.device
+    done = _Level(
+        points.clone(),
+        torch.full((count,), torch.inf, dtype=points.dtype, device=device),
+        torch.zeros(count, dtype=torch.long, device=device),
+        torch.zeros(count, dtype=points.dtype, device=device),
+        Status.MAX_ITERATIONS,
+        [],
+    )
+    solver.spent = 0
+    rows, state = torch.arange(count, device=device), solver.begin(points)
+    calm = torch.zeros(count, dtype=torch.bool, device=device)
+    look_every = 1 if device.type == "cpu" else 4  # looking costs a synchronisation
+    for iteration in range(max_iterations):
+        state, forces = solver.advance(state, iteration)
+        if (iteration + 1) % look_every and iteration + 1 < max_iterations:
+            continue
+        left = solver.left(state.moved)
+        done.points[rows], done.left[rows], done.iterations[rows] = state.points, left, iteration + 1
+        done.evaluations[rows] = float(solver.spent)
+        worst = float(done.left.max())
+        done.history.append(worst)
+        if worst != worst:
+            check_forces(forces, rows)
+            done.status = Status.DIVERGED
+            return done
+        if cancel is not None and cancel.is_set():
+            done.status = Status.CANCELLED
+            return done
+        stop = (left < tol) & calm
+        calm = left < tol
+        if bool(stop.any()):
+            rows, state, calm = rows[~stop], state.pick(~stop), calm[~stop]
+        progress(min(1.0, _share_done(worst, tol)), f"{rows.numel()} of {count} strings moving")
+        if rows.numel() == 0:
+            done.status = Status.CONVERGED
+            return done
+    return done
+
+
+def _share_done(left: float, tol: float) -> float:
+    """A progress bar on the logarithm of what is left."""
+    return max(0.0, math.log(max(left, tol)) / math.log(tol)) if 0 < left < math.inf and tol < 1 else 0.0
+
+
+def check_forces(forces: Tensor, rows: Tensor) -> None:
+    """Name the first string and image at which a force is not finite.
+
+    Args:
+        forces: Shape (strings, nodes, dim).
+        rows: Index of each string in the user's batch.
+
+    Raises:
+        ModelOutputError: If any force is not finite.
+    """
+    bad = ~torch.isfinite(forces).all(-1)
+    if bool(bad.any()):
+        string, image = (int(i) for i in bad.nonzero()[0])
+        raise ModelOutputError(
+            f"a non-finite force at image {image} of string {int(rows[string])}",
+            "finite forces at every image",
+            "another start, or float64",
+        )
+
+
+@torch.no_grad()
+def relax_string(
+    force: Force,
+    curve: Curve,
+    *,
+    levels: tuple[int, ...] | None = None,
+    step: float = 0.8,
+    momentum: float = 0.5,
+    tol: float = 1e-5,
+    max_iterations: int = 2000,
+    stiffness: float | None = None,
+    free_ends: bool = False,
+    align: Align | None = None,
+    precondition: Precondition | None = None,
+    density: Callable[[Nodes], Tensor] | None = None,
+    memory_budget: int | None = None,
+    meter: Meter | None = None,
+    progress: Progress | None = None,
+    cancel: Cancel | None = None,
+) -> StaticString:
+    """Relax strings to minimum-energy paths of a fixed landscape.
+
+    All strings of the batch move together and each stops by itself: when the geometric tail of its last
+    displacements is below `tol` of its length, twice in a row.
+
+    Args:
+        force: -grad V at points (rows, dim); any callable, also without gradients.
+        curve: Starts, points (*batch, nodes, dim).
+        levels: Node counts from coarse to fine, the last one is the result's; None for `coarse_levels`,
+            (nodes,) for a single level.
+        step: Step in units of the inverse stiffness; above 0.8 some landscapes do not converge.
+        momentum: Share of the last displacement that is kept.
+        tol: Estimated remaining displacement over the length at which a string stops.
+        max_iterations: Limit at each level.
+        stiffness: Largest curvature of V (after preconditioning) if it is known; None measures it by a power
+            iteration now and then.
+        free_ends: Let the ends fall into the minima of their basins; fixed ends stay bit-equal.
+        align: Takes the strings (strings, nodes, dim) and returns them aligned, before every respacing (rigid
+            motions of molecules).
+        precondition: (points, vectors) -> vectors, a symmetric positive map applied to forces; the fixed
+            point does not depend on it.
+        density: Strings (strings, nodes, dim) -> positive relative density of images (strings, nodes); None
+            for equal arc length.
+        memory_budget: Bytes a call may take.
+        meter: A meter to count on; made here if None.
+        progress: Called with a fraction and a sentence.
+        cancel: Anything with `is_set()`; a cancelled solve returns the best so far.
+
+    Returns:
+        The strings with residuals and a report. Not differentiable.
+
+    Raises:
+        SettingError: If step, momentum or levels cannot be used.
+        ModelOutputError: If the force is not finite; says at which string and image.
+
+    Cost: one force evaluation an image and iteration, five more at the start of a level and one in eight for
+    the stiffness.
+    """
+    if not (0 < step <= 1.5 and 0 <= momentum < 1):
+        raise SettingError(f"step={step}, momentum={momentum}", "0 < step <= 1.5 and 0 <= momentum < 1")
+    levels = coarse_levels(curve.nodes) if levels is None else levels
+    if not levels or min(levels) < 2:
+        raise SettingError(f"levels={levels}", "node counts of at least 2", f"levels=({curve.nodes},)")
+    meter = Meter(memory_budget) if meter is None else meter
+    before = meter.points
+    solver = _Relaxer(
+        force,
+        meter,
+        step=step,
+        momentum=momentum,
+        free_ends=free_ends,
+        align=align,
+        precondition=precondition,
+        density=density,
+        stiffness=stiffness,
+    )
+    batch = curve.points.shape[:-2]
+    points = curve.points.reshape(-1, *curve.points.shape[-2:])
+    fixed = 0 if free_ends else 2
+    evaluations, history, coarse, level = 0.0, [], None, None
+    for place, nodes in enumerate(levels):
+        last = place == len(levels) - 1
+        coarse = None if place == 0 else points
+        points = Curve.through(points).resample(nodes, passes=2).points
+
+        def say(share: float, text: str, place: int = place) -> None:
+            if progress is not None:
+                progress((place + share) / len(levels), text)
+
+        goal = tol if last else max(tol, _COARSE_TOL)
+        level = _run_level(
+            solver, points, tol=goal, max_iterations=max_iterations, progress=say, cancel=cancel
+        )
+        points = level.points
+        evaluations = evaluations + level.evaluations * max(nodes - fixed, 0) / max(levels[-1] - fixed, 1)
+        history += level.history
+        if level.status in (Status.DIVERGED, Status.CANCELLED):
+            points = Curve.through(points).resample(levels[-1]).points
+            break
+    if density is None:
+        points = respace(points, passes=2)
+    forces = solver.evaluate(points)
+    tangent = tangents_at_nodes(points, arc_knots(points))
+    across = _size(forces - (forces * tangent).sum(-1, keepdim=True) * tangent)
+    return StaticString(
+        curve=Curve.through(points.reshape(*batch, *points.shape[-2:])),
+        force=forces.reshape(*batch, *points.shape[-2:]),
+        force_perp=across.reshape(*batch, -1),
+        coarse=None if coarse is None else Curve.through(coarse.reshape(*batch, *coarse.shape[-2:])),
+        residual=level.left.reshape(batch),
+        iterations=level.iterations.reshape(batch),
+        evaluations=(evaluations + 1.0).reshape(batch),
+        report=SolveReport(
+            status=level.status,
+            iterations=int(level.iterations.max()),
+            residual=float(level.left.max()),
+            model_calls=meter.points - before,
+            history=tuple(history),
+            message=f"estimated distance to the fixed point over the length, tol {tol:g}",
+        ),
+    )
