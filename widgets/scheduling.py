@@ -1,12 +1,13 @@
-"""Two speeds: a coarse answer while a user drags, the full one on release, and never an old one after a new one.
+"""Two speeds: a coarse answer while a user drags, the full one on release, and never an old one after a new
+one.
 
-One worker thread a view does the work, so that the kernel stays free. Requests replace each other: at most one waits
-behind the one that runs. A request that runs at full speed is cancelled by any newer one; a coarse one is let finish,
-because otherwise a steady drag would never see an answer.
+One worker thread a view does the work, so that the kernel stays free. Requests replace each other: at most
+one waits behind the one that runs. A request that runs at full speed is cancelled by any newer one; a coarse
+one is let finish, because otherwise a steady drag would never see an answer.
 
-Gradient modes of torch belong to threads, and a notebook's setting does not reach the worker's: the worker computes
-without recording gradients, whatever the notebook has set. Results are delivered from the worker's thread, one at a
-time, in the order in which they were computed.
+Gradient modes of torch belong to threads, and a notebook's setting does not reach the worker's: the worker
+computes without recording gradients, whatever the notebook has set. Results are delivered from the worker's
+thread, one at a time, in the order in which they were computed.
 """
 
 import threading
@@ -69,7 +70,8 @@ class Scheduler:
     """Runs the newest request on a worker thread.
 
     Args:
-        work: Called as work(request, speed, cancel, progress); it should look at `cancel.is_set()` now and then.
+        work: Called as work(request, speed, cancel, progress); it should look at `cancel.is_set()` now and
+            then.
         deliver: Called with each outcome that is still wanted, from the worker's thread.
         progress: Called with a share in [0, 1] and a few words, from the worker's thread.
         idle: Called when nothing waits or runs any more; it must not wait for another thread.

@@ -1,8 +1,8 @@
 """One look for every figure and widget: colours, sizes and a plotly template, for light and dark paper.
 
-Line colours are those of Okabe and Ito, which people with the common kinds of colour blindness can tell apart. A field
-under a path is drawn in one hue with falling lightness and in bands, so that it reads as a contour map, also in grey,
-and leaves the strong colours to the paths.
+Line colours are those of Okabe and Ito, which people with the common kinds of colour blindness can tell
+apart. A field under a path is drawn in one hue with falling lightness and in bands, so that it reads as a
+contour map, also in grey, and leaves the strong colours to the paths.
 
 References:
     Okabe, Ito, "Color Universal Design", 2008, https://jfly.uni-koeln.de/color/
@@ -157,7 +157,7 @@ def template(theme: str | Theme = "light") -> go.layout.Template:
         ticklen=4,
         gridcolor=look.grid,
         zeroline=False,
-        title=dict(standoff=8),
+        title=dict(standoff=8, font=dict(size=SIZES.font)),
         automargin=True,
     )
     return go.layout.Template(
@@ -172,8 +172,10 @@ def template(theme: str | Theme = "light") -> go.layout.Template:
             colorway=list(look.series),
             xaxis=axis,
             yaxis=axis,
-            margin=dict(l=64, r=24, t=72, b=96),
-            legend=dict(bgcolor="rgba(0,0,0,0)", font=dict(size=SIZES.small), itemsizing="constant"),
+            margin=dict(l=64, r=24, t=72, b=104),
+            legend=dict(
+                bgcolor="rgba(0,0,0,0)", font=dict(size=SIZES.small), itemsizing="trace", tracegroupgap=4
+            ),
             hoverlabel=dict(bgcolor=look.paper, bordercolor=look.muted, font=dict(color=look.ink)),
         )
     )

@@ -1,4 +1,4 @@
-"""The scheduler: newest request wins, a drag still sees answers, errors are sentences, threads keep no gradients."""
+"""The scheduler: newest request wins, a drag sees answers, errors are sentences, no gradients in threads."""
 
 import threading
 import time

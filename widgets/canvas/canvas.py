@@ -1,7 +1,7 @@
 """The canvas as a notebook widget: a field, curves over it, and points that can be dragged.
 
-The front end draws and reports gestures, one message an animation frame and none while the last is unanswered; all
-geometry happens here. Traits are the whole interface and can be read and set from code.
+The front end draws and reports gestures, one message an animation frame and none while the last is
+unanswered; all geometry happens here. Traits are the whole interface and can be read and set from code.
 """
 
 import pathlib
@@ -20,7 +20,8 @@ MODULE, STYLE = HERE / "canvas.js", HERE / "canvas.css"
 class Canvas(anywidget.AnyWidget):
     """A plane with a field, curves and draggable points.
 
-    Set traits from the functions of `widgets.canvas.scene`, several at once with `show`; listen with `on_gesture`.
+    Set traits from the functions of `widgets.canvas.scene`, several at once with `show`; listen with
+    `on_gesture`.
     """
 
     _esm = MODULE

@@ -1,7 +1,7 @@
 """What the canvas shows, as plain values: the same for a notebook's widget and for a page's component.
 
-A field, curves and samples travel as binary buffers, everything else as small JSON. The functions here turn results
-into those values and know no host.
+A field, curves and samples travel as binary buffers, everything else as small JSON. The functions here turn
+results into those values and know no host.
 """
 
 import math
