@@ -1,0 +1,1 @@
+"""Foreign models and energies as the workbench sees them, one file a family; third-party imports inside."""
