@@ -2,15 +2,16 @@ r"""Schedules: how much data and how much noise a state carries at a time.
 
 Every noising used in the literature is :math:`x_t = a(t)\,x_0 + s(t)\,\varepsilon` with its own clock t.
 A `Schedule` is that pair of functions with the interval of its clock. All of them are one family in the
-variance-exploding frame :math:`y = x/a = x_0 + \sigma\varepsilon`, :math:`\sigma = s/a`; above the adapters only
-:math:`\sigma` is spoken, and a schedule serves adapters and the grids of solvers.
+variance-exploding frame :math:`y = x/a = x_0 + \sigma\varepsilon`, :math:`\sigma = s/a`; above the adapters
+only :math:`\sigma` is spoken, and a schedule serves adapters and the grids of solvers.
 
-The order of the interval says which way the clock runs: `t_noise` is the pure-noise end, `t_data` the data end.
+The order of the interval says which way the clock runs: from `t_noise`, pure noise, to `t_data`, the data.
 
 References:
     Karras, Aittala, Aila, Laine, "Elucidating the Design Space of Diffusion-Based Generative Models", 2022,
         table 1 and appendix C, https://arxiv.org/abs/2206.00364
-    Albergo, Boffi, Vanden-Eijnden, "Stochastic Interpolants", 2023, section 2, https://arxiv.org/abs/2303.08797
+    Albergo, Boffi, Vanden-Eijnden, "Stochastic Interpolants", 2023, section 2,
+        https://arxiv.org/abs/2303.08797
 """
 
 import math
@@ -34,6 +35,8 @@ class Schedule:
         t_noise: Clock reading at the noise end.
         t_data: Clock reading at the data end.
         inverse: sigma -> t in closed form; None lets `time_of` bisect.
+        regular: A schedule in whose clock the same flow has finite rates on a finite interval; solvers step
+            there. None if the schedule's own clock is such.
     """
 
     name: str
@@ -41,6 +44,7 @@ class Schedule:
     t_noise: float
     t_data: float
     inverse: Callable[[Tensor], Tensor] | None = None
+    regular: "Schedule | None" = None
 
     def __call__(self, t: Tensor) -> tuple[Tensor, Tensor]:
         """Data and noise coefficient (a, s) at clock times t, each of t's shape."""
@@ -121,19 +125,26 @@ TRIGONOMETRIC = Schedule(
 )
 """a = sin(pi t/2), s = cos(pi t/2): variance preserving, constant speed on the circle."""
 
-OU = Schedule("ou", lambda t: (t, torch.sqrt(1.0 - t**2)), 0.0, 1.0, lambda sigma: torch.rsqrt(1.0 + sigma**2))
+OU = Schedule(
+    "ou",
+    lambda t: (t, torch.sqrt(1.0 - t**2)),
+    0.0,
+    1.0,
+    lambda sigma: torch.rsqrt(1.0 + sigma**2),
+    TRIGONOMETRIC,
+)
 """a = t, s = sqrt(1 - t^2): the Ornstein-Uhlenbeck process in its own clock; ds/dt is infinite at t = 1."""
 
 RECTIFIED = Schedule("rectified", lambda t: (1.0 - t, t), 1.0, 0.0, lambda sigma: sigma / (1.0 + sigma))
 """a = 1 - t, s = t: rectified flow with data at t = 0."""
 
-VP_LINEAR = Schedule("vp_linear", _linear_betas, 1.0, 0.0, _vp_linear_time)
-"""The VP-SDE with beta from 0.1 to 20 on t in [0, 1], data at t = 0."""
-
 VP_COSINE = Schedule("vp_cosine", _cosine, 1.0, 0.0, _cosine_time)
 """a = cos(pi t/2), s = sin(pi t/2), data at t = 0."""
 
-VE = Schedule("ve", lambda t: (torch.ones_like(t), t), math.inf, 0.0, lambda sigma: sigma)
+VP_LINEAR = Schedule("vp_linear", _linear_betas, 1.0, 0.0, _vp_linear_time, VP_COSINE)
+"""The VP-SDE with beta from 0.1 to 20 on t in [0, 1], data at t = 0, where ds/dt is infinite."""
+
+VE = Schedule("ve", lambda t: (torch.ones_like(t), t), math.inf, 0.0, lambda sigma: sigma, TRIGONOMETRIC)
 """a = 1, s = sigma: the clock is the noise level itself (VE and EDM)."""
 
 SCHEDULES = (LINEAR, TRIGONOMETRIC, OU, RECTIFIED, VP_LINEAR, VP_COSINE, VE)
@@ -155,4 +166,4 @@ def schedule_of(name: str) -> Schedule:
         if schedule.name == name:
             return schedule
     known = ", ".join(schedule.name for schedule in SCHEDULES)
-    raise SettingError(got=f"schedule {name!r}", expected=f"one of {known}", hint="a Schedule(...) of your own")
+    raise SettingError(f"schedule {name!r}", f"one of {known}", "a Schedule(...) of your own")
