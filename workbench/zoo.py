@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from workbench.devices import resolve_device
 from workbench.errors import DataError, SettingError
 from workbench.judges import Judge
 from workbench.models import Frame
@@ -80,7 +81,7 @@ def load_model(
         data_std=facts["data_std"],
         classes=tuple(facts["classes"]),
     )
-    net = net.eval().requires_grad_(False).to(device=checked_device(device), dtype=dtype)
+    net = net.eval().requires_grad_(False).to(device=resolve_device(device), dtype=dtype)
     return given(NetModel(net, frame, net.classes), condition, guidance=guidance)
 
 
@@ -104,29 +105,7 @@ def load_judge(name: str, *, device: str | torch.device = "cpu", dtype: torch.dt
     path = find_card(f"judge_{name}")
     judge = Judge(**read_card(path)["network"])
     judge.load_state_dict(_read_weights(path.with_suffix(".safetensors")))
-    return judge.eval().requires_grad_(False).to(device=checked_device(device), dtype=dtype)
-
-
-def checked_device(device: str | torch.device) -> torch.device:
-    """A device that exists here.
-
-    Args:
-        device: Its name, e.g. "cpu" or "cuda:0".
-
-    Returns:
-        The device.
-
-    Raises:
-        SettingError: If it is no device, or not there.
-    """
-    try:
-        found = torch.device(device)
-        torch.empty(0, device=found)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise SettingError(
-            f"device {str(device)!r}, which is not there", "a device of this machine", "'cpu'"
-        ) from error
-    return found
+    return judge.eval().requires_grad_(False).to(device=resolve_device(device), dtype=dtype)
 
 
 def build_net(network: dict[str, Any]) -> Denoiser:

@@ -25,9 +25,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from workbench.devices import resolve_device
 from workbench.errors import MissingExtra, SettingError
 from workbench.headless.catalog import Notebook, open_notebook
-from workbench.headless.devices import resolve_device
 from workbench.headless.folder import free_name, is_disk_full, new_folder, write_json, write_whole
 from workbench.headless.parameters import declared, gather
 from workbench.headless.record import code_number, metrics_of, records_of
@@ -174,8 +174,8 @@ def plan_run(
             raise SettingError(
                 f"--device {settings.device} and -p device={arguments['device']}", "one device"
             )
-        device = values["device"] = resolve_device(device)
-    elif resolve_device(device) != "cpu":
+        device = values["device"] = str(resolve_device(device))
+    elif resolve_device(device).type != "cpu":
         raise SettingError(f"--device {device} for {book.name}, which has no parameter 'device'", "cpu")
     if "dtype" in declaration and settings.dtype:
         values.update(declaration.check({"dtype": settings.dtype}, source="--dtype"))

@@ -1,0 +1,194 @@
+"""What a lens is pointed at: a world or a model by name, and points of it by a few words of text.
+
+Notebooks, widgets and the command line speak of models and points in text; this module is the one place that
+turns the text into tensors.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from workbench.data import load_images, read_image
+from workbench.devices import resolve_device
+from workbench.errors import SettingError
+from workbench.models import ExactScore, Frame, Landscape, LevelLandscape, ScoreModel
+from workbench.types import Points
+from workbench.worlds import World, load_world
+from workbench.zoo import load_model
+
+FLOWING = ("mep", "transport", "principal")
+"""Regimes of path that need a model at every noise level."""
+
+_FIRST_ENDS = {
+    "ring": ("0.8,0", "-0.8,0"),
+    "moons": ("-0.9,-0.15", "0.9,0.15"),
+    "fashion": ("9", "0"),
+    "digits": ("0", "1"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A model or a landscape, and how points of it are named.
+
+    Attributes:
+        model: What lenses look at.
+        frame: What it declares about itself; that of a landscape has no noise.
+        start: Text of its default first end.
+        end: Text of its default last end.
+        choices: Real samples that a number can name, shape (count, dim); None where there are none.
+        given: Points that have a name.
+        world: The model itself, where its answers are known.
+        device: Where its tensors live.
+        dtype: Their type.
+    """
+
+    model: ScoreModel | Landscape
+    frame: Frame
+    start: str
+    end: str
+    choices: Points | None = None
+    given: Mapping[str, Tensor] = field(default_factory=dict)
+    world: World | None = None
+    device: torch.device = torch.device("cpu")
+    dtype: torch.dtype = torch.float64
+
+    @property
+    def flows(self) -> bool:
+        """Whether it can be asked at every noise level."""
+        return not isinstance(self.model, Landscape)
+
+    @property
+    def regimes(self) -> tuple[str, ...]:
+        """Regimes of path that it has, the default one first."""
+        return (*FLOWING, "static") if self.flows else ("static",)
+
+    @property
+    def pictures(self) -> bool:
+        """Whether its samples are grey pictures."""
+        return len(self.frame.shape) == 3 and self.frame.shape[0] == 1
+
+    def landscape(self, sigma: float = 0.0) -> Landscape | None:
+        """Its energy at a noise level, where it is known in closed form; None elsewhere."""
+        if isinstance(self.model, Landscape):
+            return self.model
+        return LevelLandscape(self.model, sigma) if isinstance(self.model, ExactScore) else None
+
+    def point(self, text: str) -> Tensor:
+        """The point that a text names.
+
+        Args:
+            text: A given name, the number of a real sample, a picture file, or coordinates "x,y,...".
+
+        Returns:
+            Shape (dim,), on the subject's device and of its dtype.
+
+        Raises:
+            SettingError: If the text names no point.
+            DataError: If it names a file that is no picture.
+        """
+        text = text.strip()
+        if text in self.given:
+            return self._placed(self.given[text])
+        if self.choices is not None and text.isdigit():
+            if int(text) >= len(self.choices):
+                raise SettingError(f"sample {text}", f"a number from 0 to {len(self.choices) - 1}", "0")
+            return self._placed(self.choices[int(text)])
+        values = _numbers(text)
+        if len(values) == self.frame.dim and all(map(math.isfinite, values)):
+            return self._placed(torch.tensor(values, dtype=torch.float64))
+        if self.pictures and not values:
+            return self._placed(read_image(Path(text).expanduser(), self.frame))
+        raise SettingError(f"the point {text!r}", self._expected_point(), repr(self.start))
+
+    def ends(self, start: str = "", end: str = "") -> tuple[Tensor, Tensor]:
+        """Two points by their texts; an empty text takes the default.
+
+        Args:
+            start: Text of the first end.
+            end: Text of the last end.
+
+        Returns:
+            Both, shape (dim,).
+
+        Raises:
+            SettingError: If a text names no point.
+        """
+        return self.point(start or self.start), self.point(end or self.end)
+
+    def _placed(self, point: Tensor) -> Tensor:
+        return point.to(device=self.device, dtype=self.dtype)
+
+    def _expected_point(self) -> str:
+        kinds = [f"{self.frame.dim} finite numbers with commas between"]
+        if self.choices is not None:
+            kinds.insert(0, f"the number of a real sample, 0 to {len(self.choices) - 1}")
+        if self.pictures:
+            kinds.append("a picture file")
+        return ", or ".join(kinds)
+
+
+def open_subject(
+    *,
+    world: str = "",
+    model: str | Path = "fashion",
+    condition: int | str | None = None,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype | None = None,
+) -> Subject:
+    """The world or the model of that name, with its points.
+
+    Args:
+        world: Name of a world; if set, the model is not looked at.
+        model: Name of a shipped model, or a folder that holds one.
+        condition: Class to bind; None for the null class.
+        device: As for `resolve_device`.
+        dtype: Type to compute in; float64 for worlds and float32 for networks if not given.
+
+    Returns:
+        The subject.
+
+    Raises:
+        SettingError: If a name means nothing or the device is not there.
+        DataError: If the model's files cannot be read.
+    """
+    place = resolve_device(device)
+    if world:
+        known = load_world(world)
+        frame = known.frame if isinstance(known, ExactScore) else Frame(known.name, (known.dim,), 0.0, 0.0)
+        ends = {"start": known.facts.start, "end": known.facts.end}
+        precision = dtype or torch.float64
+        return Subject(known, frame, "start", "end", None, ends, known, place, precision)
+    precision = dtype or torch.float32
+    network = load_model(model, condition=condition, device=place, dtype=precision)
+    frame = network.frame
+    choices = real_samples(frame)
+    start, end = _FIRST_ENDS.get(str(model), ("0", "1") if choices is not None else ("", ""))
+    return Subject(network, frame, start, end, choices, {}, None, place, precision)
+
+
+def real_samples(frame: Frame) -> Points | None:
+    """Held-out real samples of the set that a shipped model was trained on; None where none are shipped.
+
+    Args:
+        frame: The model's frame.
+
+    Returns:
+        Shape (count, dim), or None.
+    """
+    try:
+        images = load_images(frame.name, split="sample")
+    except SettingError:
+        return None
+    return images.points if tuple(images.shape) == frame.shape else None
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.replace(";", ",").split(",")]
+    except ValueError:
+        return []
