@@ -13,6 +13,7 @@ preset marked ``regress: true``.
 
 import hashlib
 import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -149,9 +150,11 @@ def open_notebook(name: str | Path) -> Notebook:
     except ImportError:
         raise MissingExtra.of("nbformat", "run") from None
     try:
-        node = nbformat.reads(path.read_text(encoding="utf-8"), as_version=4)
-        node = nbformat.v4.upgrade(node)
-        nbformat.validate(node)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of cells without ids: an older notebook is still a notebook
+            node = nbformat.reads(path.read_text(encoding="utf-8"), as_version=4)
+            node = nbformat.v4.upgrade(node)
+            nbformat.validate(node)
     except Exception as error:  # nbformat raises its own kinds for each way in which a file is not one
         reason = str(error).strip().splitlines()[0][:120] if str(error).strip() else type(error).__name__
         raise DataError(

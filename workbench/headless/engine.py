@@ -194,9 +194,7 @@ class WorkbenchClient(PapermillNotebookClient):
         if isinstance(error, CellTimeoutError):
             whole = session.seconds_left() <= 0.02
             limit = (
-                f"{session.timeout:g} s for the notebook"
-                if whole
-                else f"{session.cell_timeout:g} s for a cell"
+                f"{session.timeout:g} s for a notebook" if whole else f"{session.cell_timeout:g} s for a cell"
             )
             return Stopped(Outcome.TIMEOUT, f"time-out in {where}: the limit of {limit} is spent")
         if isinstance(error, DeadKernelError):
