@@ -1,0 +1,220 @@
+r"""Any callable as a score model: a network in its own frame, with its own clock and its own kind of output.
+
+A network that was trained on :math:`x = a(t)\,x_0 + s(t)\,\varepsilon` is asked at :math:`x = a y` and at
+the clock reading of :math:`\sigma = s/a`; its output F becomes the posterior mean by what it predicts:
+
+=========  ==========================================  ==============================================
+predicts   F                                           D
+=========  ==========================================  ==============================================
+eps        the noise                                   y - sigma F
+v          a eps - s x0                                (a x - s F) / (a^2 + s^2)
+x0         the clean sample                            F
+velocity   dx/dt in the schedule's own clock           (s' x - s F) / (s' a - a' s)
+score      gradient of log p_t at x                    y + (s^2/a) F
+edm        the inner network of Karras et al.          data_std^2/(sigma^2 + data_std^2) y + c_out F
+=========  ==========================================  ==============================================
+
+with :math:`c_{out} = \sigma\,\mathrm{data\_std}/\sqrt{\sigma^2 + \mathrm{data\_std}^2}`. Data and noise may
+be exchanged in the clock's direction only: a velocity "data minus noise" with noise at t = 0 belongs to the
+schedule `LINEAR`, "noise minus data" with data at t = 0 to `RECTIFIED`.
+
+References:
+    Karras, Aittala, Aila, Laine, "Elucidating the Design Space of Diffusion-Based Generative Models", 2022,
+        table 1, https://arxiv.org/abs/2206.00364
+    Salimans, Ho, "Progressive Distillation for Fast Sampling of Diffusion Models", 2022, appendix D (v),
+        https://arxiv.org/abs/2202.00512
+    Lipman, Chen, Ben-Hamu, Nickel, Le, "Flow Matching for Generative Modeling", 2023,
+        https://arxiv.org/abs/2210.02747
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from workbench.errors import SettingError, ShapeError
+from workbench.models import Frame
+from workbench.schedules import Schedule, rates, sigma_of, time_of
+from workbench.types import Points, Sigma
+
+PREDICTIONS = ("eps", "v", "x0", "velocity", "score", "edm")
+"""What a network's output can mean; see the table above."""
+
+_LOWEST, _HIGHEST = 0.004, 160.0  # default range of noise in units of the data's standard deviation
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WrappedModel:
+    """A foreign network as a score model; made by `wrap`.
+
+    Attributes:
+        module: Callable (x, t, condition) -> F with x of shape (n, *shape) and t of shape (n,).
+        frame: What the model declares.
+        schedule: The noising that the network was trained on.
+        prediction: What its output means.
+        condition: Passed on to the module unread; None for the null condition.
+        told: What the network is told as a function of the clock reading.
+        scaling: Factor of the network's input as a function of the clock reading.
+        dtype: Floating type that the module computes in; None for that of the points.
+    """
+
+    module: Callable[[Tensor, Tensor, Any], Tensor]
+    frame: Frame
+    schedule: Schedule
+    prediction: str
+    condition: Any = None
+    told: Callable[[Tensor], Tensor] | None = None
+    scaling: Callable[[Tensor], Tensor] | None = None
+    dtype: torch.dtype | None = None
+
+    def denoise(self, y: Points, sigma: Sigma) -> Points:
+        """E[x0 | y] for y = x0 + sigma eps.
+
+        Args:
+            y: Noisy points, shape (*batch, dim), in the data's unit.
+            sigma: Noise level inside the frame's range, one for all or broadcastable to *batch.
+
+        Returns:
+            Points of y's shape and dtype. Differentiable if the module is. One module call for the batch.
+
+        Raises:
+            SettingError: If sigma is a number outside the frame's range. Tensors are not looked into.
+            ShapeError: If the module's output has another shape than its input.
+        """
+        self._check_level(sigma)
+        batch, dim = y.shape[:-1], y.shape[-1]
+        work = y.dtype if self.dtype is None else self.dtype
+        level = torch.as_tensor(sigma, dtype=work, device=y.device).expand(batch).reshape(-1)
+        flat = y.to(work).reshape(-1, dim)
+        t = time_of(self.schedule, level)
+        output = self._ask(flat, t)
+        return self._clean(flat, level.unsqueeze(-1), t, output).to(y.dtype).reshape(y.shape)
+
+    def given(self, condition: Any, words: str | None = None) -> "WrappedModel":
+        """The same model with another condition bound.
+
+        Args:
+            condition: Passed on to the module unread; None for the null condition.
+            words: How figures print it; the condition itself if None.
+        """
+        said = None if condition is None else (words or str(condition))
+        return replace(self, condition=condition, frame=replace(self.frame, condition=said))
+
+    def _ask(self, y: Tensor, t: Tensor) -> Tensor:
+        """Raw output at flat points, shape (n, dim)."""
+        factor = self.schedule(t)[0] if self.scaling is None else self.scaling(t) * self.schedule(t)[0]
+        x = (factor.unsqueeze(-1) * y).reshape(-1, *self.frame.shape)
+        output = self.module(x, t if self.told is None else self.told(t), self.condition)
+        if output.shape != x.shape:
+            raise ShapeError(
+                f"an output of shape {tuple(output.shape)} for an input of shape {tuple(x.shape)}",
+                "equal shapes",
+                "wrap(lambda x, t, c: module(x, t, c)[:, :channels], ...) where a learned variance follows",
+            )
+        return output.reshape(y.shape)
+
+    def _clean(self, y: Tensor, sigma: Tensor, t: Tensor, output: Tensor) -> Tensor:
+        """The posterior mean from the raw output; sigma of shape (n, 1)."""
+        if self.prediction == "x0":
+            return output
+        if self.prediction == "eps":
+            return y - sigma * output
+        if self.prediction == "edm":
+            std = self.frame.data_std
+            total = sigma**2 + std**2
+            return std**2 / total * y + sigma * std * total.rsqrt() * output
+        a, s, a_rate, s_rate = (value.unsqueeze(-1) for value in rates(self.schedule, t))
+        if self.prediction == "v":
+            return (a**2 * y - s * output) / (a**2 + s**2)
+        if self.prediction == "score":
+            return y + s * sigma * output
+        return (s_rate * a * y - s * output) / (s_rate * a - a_rate * s)
+
+    def _check_level(self, sigma: Sigma) -> None:
+        low, high = self.frame.sigma_min * (1.0 - 1e-6), self.frame.sigma_max * (1.0 + 1e-6)
+        if isinstance(sigma, float) and not low <= sigma <= high:
+            raise SettingError(
+                f"sigma {sigma:g} for {self.frame}",
+                f"a noise level from {self.frame.sigma_min:g} to {self.frame.sigma_max:g}",
+                f"sigma={min(max(sigma, self.frame.sigma_min), self.frame.sigma_max):g}",
+            )
+
+
+def wrap(
+    module: Callable[[Tensor, Tensor, Any], Tensor],
+    *,
+    prediction: str,
+    schedule: Schedule,
+    shape: tuple[int, ...],
+    sigma_range: tuple[float, float] | None = None,
+    name: str = "wrapped",
+    data_std: float = 1.0,
+    value_range: tuple[float, float] | None = None,
+    classes: tuple[str, ...] = (),
+    condition: Any = None,
+    told: Callable[[Tensor], Tensor] | None = None,
+    scaling: Callable[[Tensor], Tensor] | None = None,
+    dtype: torch.dtype | None = None,
+) -> WrappedModel:
+    """Use any callable as a score model.
+
+    The module is asked in its own frame x = a y and at its own time; whatever it predicts becomes E[x0 | y].
+    An output that was clipped, thresholded or guided is no posterior mean, and its field no score: switch
+        that off first.
+
+    Args:
+        module: Callable (x, t, condition) -> F; x of shape (n, *shape), t of shape (n,), F of x's shape.
+        prediction: What F means; see the module's table.
+        schedule: The noising that it was trained on, (a, s) as functions of its own clock.
+        shape: Shape of one sample.
+        sigma_range: Smallest and largest noise level at which it may be asked, in the data's unit. By
+            default what the schedule reaches, cut to 0.004 and 160 times `data_std`.
+        name: Its name, as figures print it.
+        data_std: Standard deviation of one entry of the data.
+        value_range: Lowest and highest value of a sample's entries; None if unbounded.
+        classes: Names of the classes that it can be conditioned on.
+        condition: Passed on to the module unread.
+        told: What the network is told in place of the clock reading, e.g. ``lambda t: 1000 * t``.
+        scaling: Further factor of the network's input, e.g. ``lambda t: (1 + t**2).rsqrt()`` on `VE`; preset
+            for "edm" together with `told`.
+        dtype: Floating type that the module computes in; None for that of the points.
+
+    Returns:
+        The model.
+
+    Raises:
+        SettingError: For an unknown prediction, an empty range, or "edm" on another schedule than `VE`.
+
+    Example:
+        >>> from workbench.schedules import VE
+        >>> model = wrap(lambda x, t, c: 0 * x, prediction="x0", schedule=VE, shape=(2,), sigma_range=(0.1,
+        10.0)) >>> model.denoise(torch.ones(1, 2), 1.0)
+        tensor([[0., 0.]])
+    """
+    if prediction not in PREDICTIONS:
+        raise SettingError(f"prediction {prediction!r}", f"one of {', '.join(PREDICTIONS)}")
+    if prediction == "edm":
+        if schedule.name != "ve":
+            raise SettingError(
+                f"prediction 'edm' on schedule {schedule.name!r}", "the schedule 've'", "schedule=VE"
+            )
+        told = told or (lambda t: t.log() / 4.0)
+        scaling = scaling or (lambda t: (t**2 + data_std**2).rsqrt())
+    low, high = sigma_range or _reach(schedule, data_std)
+    if not 0.0 <= low < high:
+        raise SettingError(
+            f"sigma_range ({low:g}, {high:g})", "0 <= smallest < largest", "sigma_range=(0.002, 80.0)"
+        )
+    said = None if condition is None else str(condition)
+    frame = Frame(name, tuple(shape), low, high, value_range, data_std, tuple(classes), said)
+    return WrappedModel(module, frame, schedule, prediction, condition, told, scaling, dtype)
+
+
+def _reach(schedule: Schedule, data_std: float) -> tuple[float, float]:
+    """The noise levels at the ends of a schedule's clock, cut to a range that a network can have learnt."""
+    ends = torch.tensor([schedule.t_data, schedule.t_noise], dtype=torch.float64)
+    clean, noisy = sigma_of(schedule, ends).nan_to_num(nan=math.inf, posinf=math.inf).tolist()
+    return max(clean, _LOWEST * data_std), min(noisy, _HIGHEST * data_std)
