@@ -186,9 +186,8 @@ class WorkbenchClient(PapermillNotebookClient):
         if index is not None:
             where = f"cell {code_number(self.nb, index)}"
         if isinstance(error, CellExecutionError):
-            return Stopped(
-                _kind_of_error(error.ename, error.evalue), f"{error.ename} in {where}: {error.evalue}"
-            )
+            message = f"{error.ename} in {where}: {error.evalue}".removesuffix(": ")
+            return Stopped(_kind_of_error(error.ename, error.evalue), message)
         if session.cancelled or isinstance(error, KeyboardInterrupt):
             return Stopped(Outcome.CANCELLED, f"cancelled in {where}")
         if isinstance(error, CellTimeoutError):

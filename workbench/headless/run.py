@@ -50,7 +50,7 @@ class Settings:
     """How to run, as opposed to what.
 
     Attributes:
-        device: As for ``resolve_device``; "" leaves it to the notebook's own parameter.
+        device: As for ``workbench.devices.resolve_device``; "" leaves it to the notebook's own parameter.
         dtype: ``float32`` or ``float64`` as torch's default; "" leaves torch's.
         threads: Threads of torch and OpenMP; None leaves the machine's.
         timeout: Seconds for the whole notebook.
