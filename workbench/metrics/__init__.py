@@ -1,0 +1,97 @@
+"""Metrics on latent and data space behind one interface: an inner product at every point.
+
+`base` says what a metric is and what follows from it; the other modules make metrics.
+"""
+
+from workbench.metrics.base import (
+    DENSE_LIMIT,
+    Bounded,
+    Chart,
+    DenseMetric,
+    Metric,
+    Solvable,
+    anisotropy,
+    check_positive,
+    condition,
+    derivatives,
+    hessian_residual,
+    inner,
+    inside,
+    log_magnification,
+    lower,
+    magnification,
+    matrix,
+    norm,
+    spectrum,
+)
+from workbench.metrics.directions import TopDirections, bottleneck_map, bottleneck_metric, top_directions
+from workbench.metrics.hessian import Hessian, check_smooth, in_coordinates, natural_of
+from workbench.metrics.plain import (
+    Conformal,
+    Euclidean,
+    MatrixMetric,
+    Scaled,
+    Sum,
+    density_metric,
+    half_plane,
+)
+from workbench.metrics.pullback import (
+    Pullback,
+    decoder_metric,
+    feature_metric,
+    jacobian_vector,
+    vector_jacobian,
+    with_math_attention,
+)
+from workbench.metrics.scores import RankOneScore, RiemannianVae, score_jacobian_metric
+from workbench.metrics.spacetime import Spacetime, mean_coordinates, natural_coordinates, spacetime_energy
+
+__all__ = [
+    "DENSE_LIMIT",
+    "Bounded",
+    "Chart",
+    "Conformal",
+    "DenseMetric",
+    "Euclidean",
+    "Hessian",
+    "MatrixMetric",
+    "Metric",
+    "Pullback",
+    "RankOneScore",
+    "RiemannianVae",
+    "Scaled",
+    "Solvable",
+    "Spacetime",
+    "Sum",
+    "TopDirections",
+    "anisotropy",
+    "bottleneck_map",
+    "bottleneck_metric",
+    "check_positive",
+    "check_smooth",
+    "condition",
+    "decoder_metric",
+    "density_metric",
+    "derivatives",
+    "feature_metric",
+    "half_plane",
+    "hessian_residual",
+    "in_coordinates",
+    "inner",
+    "inside",
+    "jacobian_vector",
+    "log_magnification",
+    "lower",
+    "magnification",
+    "matrix",
+    "mean_coordinates",
+    "natural_coordinates",
+    "natural_of",
+    "norm",
+    "score_jacobian_metric",
+    "spacetime_energy",
+    "spectrum",
+    "top_directions",
+    "vector_jacobian",
+    "with_math_attention",
+]
