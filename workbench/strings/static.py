@@ -4,8 +4,15 @@ A minimum-energy path of V has :math:`(I - \tau\tau^T)\nabla V = 0` everywhere, 
 :math:`\tau`. Each iteration moves image i along its own spline by :math:`-h\,\tau\cdot\nabla V`, adds
 :math:`-h\,(I - \tau\tau^T)\nabla V`, and spaces the images equally again. Following the spline instead of the
 tangent line removes the Euler floor of the simplified string: the fixed point is the path itself for every
-step h, at one force evaluation an image and iteration. The tangential motion keeps the method upwind, without
-it kinks grow. The step is bounded by the stiffest curvature at the images, and both moves carry momentum.
+step h, even another one for every image, at one force evaluation an image and iteration. The tangential
+motion keeps the method upwind, without it kinks grow. The step is bounded by the stiffest curvature at the
+images, and both moves carry momentum.
+
+Two bounds hold h. The stiffest curvature :math:`\lambda` at the images: :math:`h\lambda \le 0.8`. And the
+slide :math:`c = h|\tau\cdot F|`: a ripple of wave number k is multiplied by
+:math:`e^{ikc} - ikc - h\lambda` each iteration, since it rides along the string and tilts the tangent, so
+that the shortest ripples grow once c exceeds about half a segment. Images on steep slopes therefore take
+smaller steps.
 
 A coarse string is relaxed first and refined, since most of the way to the path needs few images.
 
@@ -46,6 +53,7 @@ class Cancel(Protocol):
 
 _COARSEST = 9  # images below which a coarser string no longer resembles the finer one
 _COARSE_TOL = 2e-3  # stopping estimate on coarse strings, relative to their length
+_REACH = 0.5  # segments an image may slide along the string in one iteration, momentum included
 _PROBE_EVERY = 8  # iterations between two power iterations for the curvature
 
 
@@ -174,20 +182,24 @@ class _Relaxer:
             aside = self.precondition(points, aside)
             aside = aside - (aside * tangent).sum(-1, keepdim=True) * tangent
             pull = (self.precondition(points, forces) * tangent).sum(-1)
-        h = (self.step / state.stiffness.clamp_min(torch.finfo(points.dtype).tiny))[:, None]
         spacing = knots[:, -1:].to(points.dtype) / (points.shape[-2] - 1)
-        along = (self.momentum * state.along + h * pull).clamp(-0.5 * spacing, 0.5 * spacing)
+        tiny = torch.finfo(points.dtype).tiny
+        h = self.step / state.stiffness.clamp_min(tiny)[:, None]
+        h = torch.minimum(h, _REACH * (1.0 - self.momentum) * spacing / pull.abs().clamp_min(tiny))
+        along = self.momentum * state.along + h * pull
         across = self.momentum * state.across + h[..., None] * aside
         limit = 4.0 * spacing / _size(across).clamp_min(torch.finfo(points.dtype).tiny)
         across = across * limit.clamp_max(1.0)[..., None]
         if not self.free_ends:
             along = torch.nn.functional.pad(along[:, 1:-1], (1, 1))
             across = torch.nn.functional.pad(across[:, 1:-1], (0, 0, 1, 1))
-        at = (knots + along.to(knots.dtype)).clamp_min(0.0).minimum(knots[:, -1:])
+        total = knots[:, -1:]
+        # no image may pass an end or land on it, as it would beside an end that is no minimum
+        at = (knots + along.to(knots.dtype)).maximum(0.1 * knots).minimum(total - 0.1 * (total - knots))
         new = spline_weights(knots, at, slopes=slopes).to(points.dtype) @ points + across
-        if self.free_ends:  # the spline ends at the ends: what they slide outwards is added along the tangent
-            outside = (along - (at - knots).to(along.dtype))[..., None]
-            new = new + outside * tangent
+        if self.free_ends:  # the spline ends where its ends are: they slide on along their tangents
+            slide = along[:, (0, -1), None] * tangent[:, (0, -1)]
+            new = torch.cat([new[:, :1] + slide[:, :1], new[:, 1:-1], new[:, -1:] + slide[:, 1:]], dim=1)
         else:
             new = torch.cat([points[:, :1], new[:, 1:-1], points[:, -1:]], dim=1)
         if self.align is not None:
