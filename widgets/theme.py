@@ -23,7 +23,7 @@ BANDS = 16
 class Sizes:
     """Sizes in pixels that the figures share."""
 
-    width: int = 640
+    width: int = 660
     height: int = 380
     map_height: int = 520
     strip_height: int = 250
@@ -172,7 +172,7 @@ def template(theme: str | Theme = "light") -> go.layout.Template:
             colorway=list(look.series),
             xaxis=axis,
             yaxis=axis,
-            margin=dict(l=64, r=24, t=72, b=104),
+            margin=dict(l=64, r=24, t=88, b=104),
             legend=dict(
                 bgcolor="rgba(0,0,0,0)", font=dict(size=SIZES.small), itemsizing="trace", tracegroupgap=4
             ),

@@ -265,7 +265,7 @@ function render({ model, el }) {
     node.setPointerCapture(event.pointerId);
     node.focus({ preventScroll: true });
     const at = place(event), { x, y } = find(id);
-    drag = { id, x, y, dx: x - at.x, dy: y - at.y, pointer: event.pointerId, moved: false };
+    drag = { id, x, y, dx: x - at.x, dy: y - at.y, pointer: event.pointerId };
     root.classList.add("wb-dragging");
     tip.hidden = true;
     report("start", id, x, y);
@@ -275,7 +275,7 @@ function render({ model, el }) {
     const at = place(event);
     drag.x = clamp(at.x + drag.dx, get("x_range"));
     drag.y = clamp(at.y + drag.dy, get("y_range"));
-    drag.moved = true;
+    readout.textContent = `${get("x_title")} ${short(drag.x)} · ${get("y_title")} ${short(drag.y)}`;
     report("move", drag.id, drag.x, drag.y);
     schedule("points");
   }
@@ -364,13 +364,14 @@ function render({ model, el }) {
     field: () => { field = floats(get("field")); },
     vertices: () => { vertices = floats(get("vertices")); },
     thumbs: () => { pixels = octets(get("thumbs")); },
+    clip: () => { if (get("clip")) navigator.clipboard?.writeText(get("clip")).catch(() => {}); },
   };
-  Object.values(read).forEach((load) => load());
+  ["field", "vertices", "thumbs"].forEach((name) => read[name]());
   const parts = {
     field: ["field", "axes"], field_shape: ["field"], field_limits: ["field"], field_title: ["field"],
     vertices: ["curves"], curves: ["curves"], hidden: ["curves"], handles: ["points"], thumbs: [], busy: ["state"], note: ["state"],
     x_range: ["all"], y_range: ["all"], x_title: ["all"], y_title: ["all"], plot_width: ["all"], plot_height: ["all"],
-    theme: ["all"], palette: ["all"], caption: ["all"], answered: ["send"],
+    theme: ["all"], palette: ["all"], caption: ["all"], answered: ["send"], clip: [],
   };
   const watchers = Object.entries(parts).map(([name, what]) => {
     const watcher = () => { read[name]?.(); if (what.length) schedule(...what); };

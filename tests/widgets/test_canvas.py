@@ -1,0 +1,148 @@
+"""The canvas: buffers, gestures from outside, and a front end that asks nobody for anything."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from widgets.canvas.canvas import MODULE, STYLE, Canvas
+from widgets.canvas.scene import (
+    GESTURES,
+    Handle,
+    Stroke,
+    field_traits,
+    gesture_of,
+    handle_traits,
+    stroke_traits,
+    theme_traits,
+    thumb_traits,
+)
+from workbench.errors import ShapeError
+from workbench.fields import Field, Window
+
+FIELD = Field(torch.tensor([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]), Window((0.0, 1.0), (0.0, 1.0)), "V", "nats")
+
+
+def test_a_field_travels_as_float32_with_its_lowest_row_first():
+    traits = field_traits(FIELD, limits=(0.0, 5.0))
+    assert np.frombuffer(traits["field"], np.float32).tolist() == [0, 1, 2, 3, 4, 5]
+    assert traits["field_shape"] == [2, 3]
+    assert traits["field_limits"] == [0.0, 5.0]
+    assert traits["field_title"] == "V, nats"
+
+
+def test_no_field_clears_the_ground():
+    assert field_traits(None)["field"] == b""
+
+
+def test_strokes_share_one_buffer():
+    strokes = [
+        Stroke("a", torch.tensor([[0.0, 1.0], [2.0, 3.0]]), "#000000"),
+        Stroke("b", torch.tensor([[4.0, 5.0]]), "#ffffff", "dots"),
+    ]
+    traits = stroke_traits(strokes)
+    assert np.frombuffer(traits["vertices"], np.float32).tolist() == [0, 1, 2, 3, 4, 5]
+    assert [(c["name"], c["offset"], c["count"]) for c in traits["curves"]] == [("a", 0, 2), ("b", 2, 1)]
+
+
+def test_strokes_of_points_in_space_are_refused():
+    with pytest.raises(ShapeError, match=r"\(count, 2\)"):
+        stroke_traits([Stroke("a", torch.zeros(4, 3), "#000000")])
+
+
+def test_thumbnails_travel_as_bytes():
+    traits = thumb_traits(np.arange(8, dtype=np.uint8).reshape(2, 2, 2), "path")
+    assert traits["thumbs"] == bytes(range(8))
+    assert traits["thumb_shape"] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("kind", GESTURES)
+def test_a_gesture_is_read(kind):
+    gesture = gesture_of({"kind": kind, "id": "start", "x": 1, "y": -2.5, "seq": 7})
+    assert (gesture.kind, gesture.id, gesture.x, gesture.y, gesture.seq) == (kind, "start", 1.0, -2.5, 7)
+
+
+JSON = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.lists(st.integers())
+
+
+@given(st.dictionaries(st.sampled_from(["kind", "id", "x", "y", "seq", "other"]), JSON))
+def test_any_message_is_a_gesture_with_finite_numbers_or_none(message):
+    gesture = gesture_of(message)
+    if gesture is not None:
+        assert math.isfinite(gesture.x)
+        assert math.isfinite(gesture.y)
+        assert gesture.kind in GESTURES
+
+
+def test_a_gesture_reaches_its_listener_and_is_answered():
+    canvas, heard = Canvas(), []
+    canvas.on_gesture(heard.append)
+    canvas.gesture = {"kind": "move", "id": "end", "x": 0.5, "y": 0.25, "seq": 3}
+    assert [(g.id, g.x, g.y) for g in heard] == [("end", 0.5, 0.25)]
+    assert canvas.answered == 3
+
+
+def test_a_gesture_is_answered_even_when_its_listener_fails():
+    canvas = Canvas()
+
+    def fail(gesture):
+        raise RuntimeError
+
+    canvas.on_gesture(fail)
+    with pytest.raises(RuntimeError):
+        canvas.gesture = {"kind": "move", "id": "end", "x": 0.5, "y": 0.25, "seq": 4}
+    assert canvas.answered == 4
+
+
+def test_nonsense_from_the_front_end_is_ignored():
+    canvas, heard = Canvas(), []
+    canvas.on_gesture(heard.append)
+    canvas.gesture = {"kind": "move", "id": "end", "x": "1; rm", "y": 0.25, "seq": 5}
+    assert heard == []
+
+
+def test_points_and_hidden_curves_can_be_read_and_set():
+    canvas = Canvas()
+    canvas.show(**handle_traits([Handle("start", "start", 1.0, 2.0, "start")]), hidden=["slerp"])
+    assert canvas.handles[0]["x"] == 1.0
+    assert canvas.hidden == ["slerp"]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_new_theme_brings_its_palette(theme):
+    canvas = Canvas()
+    canvas.theme = theme
+    assert canvas.palette == theme_traits(theme)["palette"]
+
+
+def test_the_module_is_one_file_that_imports_and_requests_nothing():
+    text = MODULE.read_text(encoding="utf-8")
+    assert not re.search(
+        r"^\s*import\s|\bimport\(|\brequire\(|\bfetch\(|XMLHttpRequest|WebSocket", text, re.MULTILINE
+    )
+    addresses = set(re.findall(r"https?://[^\"' )]+", text + STYLE.read_text(encoding="utf-8")))
+    assert addresses == {"http://www.w3.org/2000/svg"}
+    assert "url(" not in STYLE.read_text(encoding="utf-8")
+
+
+def test_every_trait_that_the_module_reads_exists_in_both_hosts():
+    panel = pytest.importorskip("panel")
+    assert panel
+    from widgets.canvas.panel import PageCanvas
+
+    read = set(re.findall(r'(?:get|model\.set)\("(\w+)"', MODULE.read_text(encoding="utf-8")))
+    assert read
+    assert read <= set(Canvas.class_trait_names(sync=True))
+    assert read <= set(PageCanvas.param)
+
+
+def test_both_hosts_have_the_same_traits():
+    pytest.importorskip("panel")
+    from widgets.canvas.panel import PageCanvas
+
+    own = set(Canvas.class_traits(sync=True)) - set(__import__("anywidget").AnyWidget.class_traits(sync=True))
+    assert {name for name in own if not name.startswith("_")} <= set(PageCanvas.param)

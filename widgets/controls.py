@@ -1,0 +1,184 @@
+"""Controls that views share: end picker, noise slider, and the line that says what is going on."""
+
+import html
+import math
+import time
+from collections.abc import Callable
+
+import ipywidgets
+import plotly.graph_objects as go
+
+from widgets.theme import Theme, theme_of
+
+STYLE = {"description_width": "104px"}
+PULSE = 0.1
+"""Seconds between two updates of a progress bar."""
+
+
+def narrow() -> ipywidgets.Layout:
+    """A layout of its own for one control of a column."""
+    return ipywidgets.Layout(width="98%")
+
+
+def end_picker(name: str, value: str, *, images: int | None) -> ipywidgets.Text:
+    """A field for one end of a path.
+
+    Args:
+        name: What it is the end of, e.g. "start".
+        value: Its text.
+        images: How many samples there are to choose from; None where ends are coordinates.
+
+    Returns:
+        The field; it reports when the user has finished typing.
+    """
+    hint = "coordinates, e.g. -3,0" if images is None else f"image 0 to {images - 1}, or a file"
+    return ipywidgets.Text(
+        value=value,
+        description=name,
+        placeholder=hint,
+        tooltip=hint,
+        continuous_update=False,
+        layout=narrow(),
+        style=STYLE,
+    )
+
+
+def number_slider(
+    name: str, value: float, low: float, high: float, *, step: float
+) -> ipywidgets.FloatSlider | ipywidgets.IntSlider:
+    """A slider that reports when it is let go; whole numbers if its value is one.
+
+    Args:
+        name: What it sets.
+        value: Where it stands; the range is widened to hold it.
+        low: Smallest number.
+        high: Largest.
+        step: Distance of two stops.
+    """
+    make = ipywidgets.IntSlider if isinstance(value, int) else ipywidgets.FloatSlider
+    return make(
+        value=value,
+        min=min(low, value),
+        max=max(high, value),
+        step=step,
+        description=name,
+        continuous_update=False,
+        layout=narrow(),
+        style=STYLE,
+    )
+
+
+def noise_slider(low: float, high: float, value: float | None) -> ipywidgets.FloatLogSlider:
+    """A slider over noise levels sigma, on a logarithmic scale.
+
+    Args:
+        low: Smallest level, positive, in the data's unit.
+        high: Largest.
+        value: Where it stands; at the smallest level if None.
+    """
+    low_power, high_power = math.log10(low), math.log10(high)
+    return ipywidgets.FloatLogSlider(
+        value=min(max(value or low, low), high),
+        min=low_power,
+        max=high_power,
+        step=(high_power - low_power) / 60,
+        description="noise σ",
+        readout_format=".3g",
+        continuous_update=False,
+        layout=narrow(),
+        style=STYLE,
+    )
+
+
+def host_colour(role: str, look: Theme) -> str:
+    """A colour for text that stands on the host's own paper: JupyterLab's where there is one.
+
+    Args:
+        role: "ink", "muted" or "warning".
+        look: The theme to fall back on.
+    """
+    variable = {"ink": "--jp-ui-font-color1", "muted": "--jp-ui-font-color2", "warning": "--jp-error-color1"}[
+        role
+    ]
+    return f"var({variable}, {getattr(look, role)})"
+
+
+class StatusBar(ipywidgets.VBox):
+    """What a view is doing: a sentence, a progress bar and a button to stop it.
+
+    Args:
+        on_cancel: Called when the user presses the button.
+        theme: Name or theme.
+    """
+
+    def __init__(self, on_cancel: Callable[[], None], *, theme: str | Theme = "light") -> None:
+        self._look = theme_of(theme)
+        self._said = 0.0
+        self.kind = "idle"
+        self.text = ""
+        self.line = ipywidgets.HTML()
+        self.bar = ipywidgets.FloatProgress(
+            min=0.0,
+            max=1.0,
+            layout=ipywidgets.Layout(width="100%", height="6px", visibility="hidden", margin="2px 0"),
+        )
+        self.cancel = ipywidgets.Button(
+            description="Cancel", icon="stop", disabled=True, tooltip="stop and keep the best so far"
+        )
+        self.cancel.on_click(lambda _: on_cancel())
+        super().__init__([self.line, self.bar])
+
+    def say(self, text: str, *, kind: str = "idle") -> None:
+        """Show a sentence.
+
+        Args:
+            text: The sentence.
+            kind: "idle", "warning" or "error", which decides its colour.
+        """
+        self.kind, self.text = kind, text
+        colour = host_colour("muted" if kind == "idle" else "warning", self._look)
+        weight = "600" if kind == "error" else "400"
+        body = html.escape(text).replace("&lt;br&gt;", "<br>")
+        self.line.value = (
+            f'<div role="{"alert" if kind == "error" else "status"}" '
+            f'style="color:{colour};font-weight:{weight};line-height:1.4;white-space:normal">{body}</div>'
+        )
+
+    def start(self) -> None:
+        """Work begins."""
+        self.bar.value = 0.0
+        self.bar.layout.visibility = "visible"
+        self.cancel.disabled = False
+
+    def advance(self, share: float, words: str = "") -> None:
+        """Work goes on; at most one update every tenth of a second is sent."""
+        now = time.monotonic()
+        if now - self._said < PULSE and share < 1.0:
+            return
+        self._said = now
+        self.bar.value = min(max(share, 0.0), 1.0)
+
+    def rest(self) -> None:
+        """Nothing is being done any more."""
+        self.bar.layout.visibility = "hidden"
+        self.cancel.disabled = True
+
+
+def refresh(widget: go.FigureWidget, figure: go.Figure) -> None:
+    """Make a figure widget show a figure, in one message where the traces are the same in name and order.
+
+    Args:
+        widget: What is on the screen; changed in place.
+        figure: What it should show.
+    """
+    same = [trace.name for trace in widget.data] == [trace.name for trace in figure.data]
+    wanted = figure.layout.to_plotly_json()
+    stale = {key: None for key in widget.layout.to_plotly_json() if key not in wanted}
+    with widget.batch_update():
+        if same:
+            for old, new in zip(widget.data, figure.data, strict=True):
+                old.update(new.to_plotly_json(), overwrite=True)
+        widget.layout.update({**stale, **wanted}, overwrite=True)
+    if not same:
+        widget.data = ()
+        widget.add_traces(list(figure.data))

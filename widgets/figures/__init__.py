@@ -1,0 +1,1 @@
+"""Figures: pure functions from a result to a plotly figure, no kernel needed."""

@@ -1,0 +1,128 @@
+"""The state of the path view: a small frozen value that is its own script.
+
+What a user set by dragging and sliding is exactly the parameters cell of the notebook `10_paths`, so that a
+gesture becomes a run and a run becomes a view again.
+"""
+
+import ast
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.errors import SettingError
+
+
+@dataclass(frozen=True, slots=True)
+class PathState:
+    """What to find a path in, between what, and how. JSON-able.
+
+    Attributes:
+        model: A shipped model's name or a folder; unused where a world is named.
+        world: A world's name; overrides the model.
+        start: First end: an index into the real test images, coordinates such as "-3,0", or a picture file;
+            empty for the default.
+        end: Last end.
+        via: Points to lead the start string through, separated by semicolons.
+        regime: "mep", "transport", "principal" or "static".
+        sigma: Noise level of the static string, in the data's unit; None for the regime's own.
+        nodes: Images on the string.
+        gamma: Weight of the score against the flow.
+        temperature: 0 for the minimum-energy path, 1 for the density itself.
+        seed: Seed of whatever draws.
+        device: Device to compute on.
+    """
+
+    model: str = "fashion"
+    world: str = ""
+    start: str = ""
+    end: str = ""
+    via: str = ""
+    regime: str = "mep"
+    sigma: float | None = None
+    nodes: int = 33
+    gamma: float = 7.0
+    temperature: float = 0.0
+    seed: int = 0
+    device: str = "cpu"
+
+    def but(self, **changes: Any) -> "PathState":
+        """The state with some entries changed."""
+        return state_from({**self.as_dict(), **changes})
+
+    def as_dict(self) -> dict[str, Any]:
+        """Name to value, in order."""
+        return dataclasses.asdict(self)
+
+    @property
+    def vias(self) -> tuple[str, ...]:
+        """The via points, one text each."""
+        return tuple(part.strip() for part in self.via.split(";") if part.strip())
+
+
+_KINDS = {field.name: field.type for field in dataclasses.fields(PathState)}
+
+
+def state_from(values: Mapping[str, Any]) -> PathState:
+    """A state from plain values, as JSON or a notebook gives them.
+
+    Args:
+        values: Name to value; names that are missing keep their defaults.
+
+    Returns:
+        The state, whole numbers turned into floats where floats are meant.
+
+    Raises:
+        SettingError: For an unknown name or a value of the wrong kind.
+    """
+    known = {}
+    for name, value in values.items():
+        if name not in _KINDS:
+            raise SettingError(f"unknown parameter {name!r}", f"one of {', '.join(_KINDS)}")
+        kind = _KINDS[name]
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if (kind is str and isinstance(value, str)) or (kind is int and whole):
+            known[name] = value
+        elif kind is not int and kind is not str and (whole or isinstance(value, float)):
+            known[name] = float(value)
+        elif value is None and kind is not str and kind is not int and kind is not float:
+            known[name] = None
+        else:
+            raise SettingError(f"{name} = {value!r}", f"a value of kind {getattr(kind, '__name__', kind)}")
+    return PathState(**known)
+
+
+def cell_of(state: PathState, names: tuple[str, ...] = tuple(_KINDS)) -> str:
+    """The parameters cell of the notebook `10_paths` for a state.
+
+    Args:
+        state: The state.
+        names: Parameters that the notebook has, in its order.
+
+    Returns:
+        One line of Python a parameter.
+    """
+    kinds = {name: getattr(kind, "__name__", str(kind)) for name, kind in _KINDS.items()}
+    return "\n".join(f"{name}: {kinds[name]} = {getattr(state, name)!r}" for name in names)
+
+
+def state_of_cell(text: str) -> PathState:
+    """The state of a parameters cell. Nothing is evaluated: values are literals or the text is refused.
+
+    Args:
+        text: Lines of the form `name: kind = value` or `name = value`; comments are allowed.
+
+    Returns:
+        The state.
+
+    Raises:
+        SettingError: If the text holds anything else.
+    """
+    values = {}
+    try:
+        for line in ast.parse(text).body:
+            target = line.target if isinstance(line, ast.AnnAssign) else line.targets[0]
+            values[target.id] = ast.literal_eval(line.value)
+    except (SyntaxError, ValueError, AttributeError, TypeError) as error:
+        raise SettingError("text that is no parameters cell", "lines of the form name = value") from error
+    return state_from(values)
