@@ -26,7 +26,7 @@ References:
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -43,6 +43,7 @@ Precondition = Callable[[Points, Vectors], Vectors]
 Progress = Callable[[float, str], None]
 
 
+@runtime_checkable
 class Cancel(Protocol):
     """What can stop a solve: `threading.Event` and its like."""
 
