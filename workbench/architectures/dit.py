@@ -74,7 +74,7 @@ class TokenNet(nn.Module):
         colours, rows, columns = shape
         self.patch, self.grid = patch, (rows // patch, columns // patch)
         self.enter = nn.Conv2d(colours, width, patch, stride=patch)
-        self.register_buffer("position", embed_grid(*self.grid, width).to(self.enter.weight.dtype))
+        self.register_buffer("position", embed_grid(*self.grid, width))  # cast where it is used
         self.time_in, self.time_out = nn.Linear(256, width), nn.Linear(width, width)
         self.blocks = nn.ModuleList(TokenBlock(width, heads, ratio) for _ in range(depth))
         self.norm = nn.LayerNorm(width, elementwise_affine=False, eps=1e-6)
@@ -91,7 +91,7 @@ class TokenNet(nn.Module):
         """F of x (n, colours, rows, columns) at times t (n,)."""
         n, colours, rows, columns = x.shape
         features = self.time_out(F.silu(self.time_in(embed_time(t, 256).to(x.dtype))))
-        h = self.enter(x).flatten(2).transpose(1, 2) + self.position
+        h = self.enter(x).flatten(2).transpose(1, 2) + self.position.to(x.dtype)
         for block in self.blocks:
             h = block(h, features)
         shift, scale = self.modulate(F.silu(features))[:, None].chunk(2, dim=-1)
