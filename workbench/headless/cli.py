@@ -88,6 +88,26 @@ def list_notebooks(
             print(f"  -p {item.name}={item.default!r}  ({item.type_name}{'; ' + note if note else ''})")
 
 
+@app.command()
+def notebooks(
+    names: Annotated[list[str] | None, typer.Argument(help="Only these.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Execute nothing, only look.")] = False,
+) -> None:
+    """Execute the notebooks, write them back with their records only, fail if anything volatile is left."""
+    from workbench.headless import refresh
+
+    paths = [open_notebook(name).path for name in names] if names else find_notebooks()
+    if not check:
+        for path in paths:
+            with Console() as console:
+                changed = refresh.refresh(path, listener=console)
+            print(f"{path.name}: {'refreshed' if changed else 'unchanged'}")
+    found = refresh.check(paths)
+    for thing in found:
+        print(thing, file=sys.stderr)
+    raise typer.Exit(1 if found else 0)
+
+
 def _title(notebook) -> str:
     """The first heading of a notebook."""
     lines = (line for c in notebook.cells if c.cell_type == "markdown" for line in c.source.splitlines())

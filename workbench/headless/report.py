@@ -169,7 +169,7 @@ def _records_table(records: Mapping[str, Record]) -> str:
 
 def _facts_table(facts: Mapping[str, Any]) -> str:
     rows = [[name, value] for name, value in facts["parameters"].items()]
-    memory = ", ".join(f"{k.removesuffix('_mb')} {v:.0f} MB" for k, v in facts["memory"].items() if v)
+    memory = ", ".join(f"{k.split('_')[1]} {v:.0f} MB" for k, v in facts["memory"].items() if v)
     device = " ".join(
         filter(None, (facts["device"]["resolved"], facts["device"]["name"], facts["device"]["driver"]))
     )
