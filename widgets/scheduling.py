@@ -181,15 +181,17 @@ class Scheduler:
         except Exception as problem:  # a view shows a sentence, whatever went wrong
             error = sentence_of(problem)
         seconds = time.monotonic() - ticket.asked
+        stopped = ticket.cancel.is_set()
         try:
             if not ticket.superseded:
-                stopped = ticket.cancel.is_set()
                 self._deliver(Outcome(ticket.request, ticket.speed, value, error, stopped, seconds))
+        except Exception as problem:  # the answer cannot be shown: say so instead
+            self._deliver(Outcome(ticket.request, ticket.speed, None, sentence_of(problem), stopped, seconds))
         finally:
             with self._state:
+                self._running = None
                 if self._waiting is None and not self._closed:
                     self._idle()
-                self._running = None
                 self._state.notify_all()
 
 

@@ -147,7 +147,7 @@ def page(chromium):
     made.outside, made.problems = [], []
     inside = ("http://127.0.0.1:", "ws://127.0.0.1:", "data:", "blob:")
     made.on("request", lambda r: None if r.url.startswith(inside) else made.outside.append(r.url))
-    made.on("pageerror", lambda error: made.problems.append(str(error)))
+    made.on("pageerror", lambda error: made.problems.append((str(error) + " | " + (error.stack or ""))[:600]))
     yield made
     context.close()
 

@@ -114,6 +114,23 @@ def test_an_error_is_one_sentence_and_the_worker_lives_on():
     desk.scheduler.close()
 
 
+def test_an_answer_that_cannot_be_shown_is_an_error_and_not_the_end():
+    shown = []
+
+    def deliver(outcome):
+        if outcome.value == "strange":
+            raise KeyError("no such trace")
+        shown.append(outcome.error or outcome.value)
+
+    scheduler = Scheduler(lambda request, *_: request, deliver=deliver)
+    scheduler.submit("strange")
+    assert scheduler.wait(5)
+    scheduler.submit("plain")
+    assert scheduler.wait(5)
+    assert shown == ["the computation failed with KeyError: 'no such trace'", "plain"]
+    scheduler.close()
+
+
 def test_the_worker_records_no_gradients_whatever_the_caller_has_set():
     seen = []
     desk = Desk(lambda *_: seen.append(torch.is_grad_enabled()))
