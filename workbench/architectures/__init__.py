@@ -14,6 +14,7 @@ from workbench.architectures.base import (
 from workbench.architectures.dit import TokenNet
 from workbench.architectures.embedding import embed_grid, embed_time
 from workbench.architectures.plain import LinearNet, PerceptronNet
+from workbench.architectures.reset import reset_architecture
 from workbench.architectures.unet import ShiftUNet
 from workbench.errors import SettingError
 
@@ -89,4 +90,5 @@ __all__ = [
     "embed_grid",
     "embed_time",
     "load_architecture",
+    "reset_architecture",
 ]
