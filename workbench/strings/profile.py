@@ -20,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.curves import Curve, slope_matrix
-from workbench.types import Nodes, Scalars
+from workbench.types import Nodes
 
 _PER_SEGMENT = 16  # dense points a segment: extrema are then located to a few per cent of a segment
 
@@ -55,12 +55,14 @@ class Extremum:
     kind: str
 
 
-def slopes_along(curve: Curve, forces: Nodes) -> Scalars:
+def slopes_along(curve: Curve, forces: Nodes) -> Float[Tensor, "*batch nodes"]:
     """dV/ds = -F . tau at the nodes, shape (*batch, nodes), in energy per length."""
     return -(forces * curve.tangents()).sum(-1)
 
 
-def integrate_slopes(arc: Float[Tensor, "*batch nodes"], slope: Float[Tensor, "*batch nodes"]) -> Scalars:
+def integrate_slopes(
+    arc: Float[Tensor, "*batch nodes"], slope: Float[Tensor, "*batch nodes"]
+) -> Float[Tensor, "*batch nodes"]:
     """Integral of the not-a-knot spline through slopes, from the first node to each.
 
     Args:
@@ -76,7 +78,7 @@ def integrate_slopes(arc: Float[Tensor, "*batch nodes"], slope: Float[Tensor, "*
     return torch.cat([torch.zeros_like(pieces[..., :1]), pieces.cumsum(-1)], dim=-1)
 
 
-def line_integral(curve: Curve, forces: Nodes) -> Scalars:
+def line_integral(curve: Curve, forces: Nodes) -> Float[Tensor, "*batch nodes"]:
     """Energy at the nodes relative to the start, from forces alone.
 
     Args:
