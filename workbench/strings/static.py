@@ -26,13 +26,13 @@ References:
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from workbench.curves import Curve, arc_knots, respace, slope_matrix, spline_weights, tangents_at_nodes
 from workbench.errors import ModelOutputError, SettingError
+from workbench.integrators import Cancel, Progress
 from workbench.report import SolveReport, Status
 from workbench.strings.meter import Meter
 from workbench.types import Nodes, Points, Scalars, Vectors
@@ -40,20 +40,10 @@ from workbench.types import Nodes, Points, Scalars, Vectors
 Force = Callable[[Points], Vectors]
 Align = Callable[[Nodes], Nodes]
 Precondition = Callable[[Points, Vectors], Vectors]
-Progress = Callable[[float, str], None]
-
-
-@runtime_checkable
-class Cancel(Protocol):
-    """What can stop a solve: `threading.Event` and its like."""
-
-    def is_set(self) -> bool:
-        """True once the solve should stop."""
-        ...
 
 
 _COARSEST = 9  # images below which a coarser string no longer resembles the finer one
-_COARSE_TOL = 2e-3  # stopping estimate on coarse strings, relative to their length
+_COARSE_TOL = 5e-4  # stopping estimate on coarse strings, relative to their length
 _REACH = 0.5  # segments an image may slide along the string in one iteration, momentum included
 _PROBE_EVERY = 8  # iterations between two power iterations for the curvature
 
@@ -75,7 +65,7 @@ class StaticString:
     """
 
     curve: Curve
-    force: Vectors
+    force: Nodes
     force_perp: Tensor
     coarse: Curve | None
     residual: Scalars
@@ -245,6 +235,7 @@ def _run_level(
     max_iterations: int,
     progress: Progress,
     cancel: Cancel | None,
+    where: str,
 ) -> _Level:
     """Relax strings of one size until each has stopped by itself."""
     count, device = points.shape[0], points.device
@@ -270,7 +261,7 @@ def _run_level(
         worst = float(done.left.max())
         done.history.append(worst)
         if worst != worst:
-            check_forces(forces, rows)
+            check_forces(forces, rows, where)
             done.status = Status.DIVERGED
             return done
         if cancel is not None and cancel.is_set():
@@ -292,12 +283,13 @@ def _share_done(left: float, tol: float) -> float:
     return max(0.0, math.log(max(left, tol)) / math.log(tol)) if 0 < left < math.inf and tol < 1 else 0.0
 
 
-def check_forces(forces: Tensor, rows: Tensor) -> None:
+def check_forces(forces: Tensor, rows: Tensor, where: str = "") -> None:
     """Name the first string and image at which a force is not finite.
 
     Args:
         forces: Shape (strings, nodes, dim).
         rows: Index of each string in the user's batch.
+        where: Words to end the sentence with, e.g. the noise level.
 
     Raises:
         ModelOutputError: If any force is not finite.
@@ -306,7 +298,7 @@ def check_forces(forces: Tensor, rows: Tensor) -> None:
     if bool(bad.any()):
         string, image = (int(i) for i in bad.nonzero()[0])
         raise ModelOutputError(
-            f"a non-finite force at image {image} of string {int(rows[string])}",
+            f"a non-finite force at image {image} of string {int(rows[string])}{where}",
             "finite forces at every image",
             "another start, or float64",
         )
@@ -329,6 +321,7 @@ def relax_string(
     density: Callable[[Nodes], Tensor] | None = None,
     memory_budget: int | None = None,
     meter: Meter | None = None,
+    where: str = "",
     progress: Progress | None = None,
     cancel: Cancel | None = None,
 ) -> StaticString:
@@ -357,6 +350,7 @@ def relax_string(
             for equal arc length.
         memory_budget: Bytes a call may take.
         meter: A meter to count on; made here if None.
+        where: Words that end the sentence about a force that is not finite, e.g. the noise level.
         progress: Called with a fraction and a sentence.
         cancel: Anything with `is_set()`; a cancelled solve returns the best so far.
 
@@ -403,7 +397,7 @@ def relax_string(
 
         goal = tol if last else max(tol, _COARSE_TOL)
         level = _run_level(
-            solver, points, tol=goal, max_iterations=max_iterations, progress=say, cancel=cancel
+            solver, points, tol=goal, max_iterations=max_iterations, progress=say, cancel=cancel, where=where
         )
         points = level.points
         evaluations = evaluations + level.evaluations * max(nodes - fixed, 0) / max(levels[-1] - fixed, 1)
