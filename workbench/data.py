@@ -285,7 +285,9 @@ TOYS = ("ring", "moons")
 RING_MODES, RING_RADIUS, RING_STD = 8, 0.8, 0.06
 
 
-def draw_toy(name: str, count: int, *, generator: torch.Generator) -> tuple[Points, Int[Tensor, "*batch"]]:
+def draw_toy(
+    name: str, count: int, *, generator: torch.Generator, dtype: torch.dtype = torch.float32
+) -> tuple[Points, Int[Tensor, "*batch"]]:
     """Draw a two-dimensional set and the class of each point.
 
     "ring" is an equal mixture of 8 isotropic normals of standard deviation 0.06 whose means lie on a circle
@@ -296,22 +298,23 @@ def draw_toy(name: str, count: int, *, generator: torch.Generator) -> tuple[Poin
         name: "ring" or "moons".
         count: Number of points.
         generator: Source of randomness.
+        dtype: Floating type of the points.
 
     Returns:
-        Points of shape (count, 2) in float32 and labels of shape (count,).
+        Points of shape (count, 2) and labels of shape (count,).
 
     Raises:
         SettingError: For an unknown name.
     """
     if name == "ring":
         labels = torch.randint(RING_MODES, (count,), generator=generator)
-        angle = 2 * math.pi * labels / RING_MODES
+        angle = labels.to(dtype) * (2 * math.pi / RING_MODES)
         mean = RING_RADIUS * torch.stack([angle.cos(), angle.sin()], dim=-1)
-        return mean + RING_STD * torch.randn(count, 2, generator=generator), labels
+        return mean + RING_STD * torch.randn(count, 2, generator=generator, dtype=dtype), labels
     if name == "moons":
         labels = torch.randint(2, (count,), generator=generator)
-        angle = math.pi * torch.rand(count, generator=generator)
-        side = 1.0 - 2.0 * labels  # +1 upper, -1 lower
+        angle = math.pi * torch.rand(count, generator=generator, dtype=dtype)
+        side = 1 - 2 * labels.to(dtype)  # +1 upper, -1 lower
         mean = torch.stack([side * (0.6 * angle.cos() - 0.3), side * (0.6 * angle.sin() - 0.15)], dim=-1)
-        return mean + 0.05 * torch.randn(count, 2, generator=generator), labels
+        return mean + 0.05 * torch.randn(count, 2, generator=generator, dtype=dtype), labels
     raise SettingError(f"toy set {name!r}", f"one of {', '.join(TOYS)}", "draw_toy('ring', ...)")

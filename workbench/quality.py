@@ -26,6 +26,7 @@ import sys
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from workbench.data import TOYS, ImageSet, draw_toy, load_images
@@ -70,7 +71,7 @@ def measure_accuracy(judge: Judge, points: Points, labels: Tensor) -> Estimate:
     return Estimate(share, error, "", f"binomial, {len(labels)} images")
 
 
-def frechet_distance(first: Tensor, second: Tensor) -> float:
+def frechet_distance(first: Float[Tensor, "one features"], second: Float[Tensor, "two features"]) -> float:
     """Fréchet distance between normal fits to two sets of features.
 
     Args:
@@ -90,7 +91,12 @@ def frechet_distance(first: Tensor, second: Tensor) -> float:
 
 
 def measure_frechet(
-    judge: Judge, points: Points, reference: Points, *, generator: torch.Generator, draws: int = 20
+    judge: Judge,
+    points: Float[Tensor, "one dim"],
+    reference: Float[Tensor, "two dim"],
+    *,
+    generator: torch.Generator,
+    draws: int = 20,
 ) -> Estimate:
     """Fréchet distance between two sets of images in the judge's features.
 
@@ -115,7 +121,9 @@ def measure_frechet(
     return Estimate(frechet_distance(first, second), spread.std().item(), "squared features", how)
 
 
-def measure_neighbours(points: Points, train: Points, held_out: Points) -> Estimate:
+def measure_neighbours(
+    points: Float[Tensor, "one dim"], train: Float[Tensor, "two dim"], held_out: Float[Tensor, "three dim"]
+) -> Estimate:
     """Mean distance to the nearest training image, of samples over held-out images.
 
     Args:
@@ -169,7 +177,7 @@ def measure_denoising(
     )
 
 
-def energy_distance(first: Points, second: Points) -> float:
+def energy_distance(first: Float[Tensor, "one dim"], second: Float[Tensor, "two dim"]) -> float:
     """Squared energy distance 2 E|X - Y| - E|X - X'| - E|Y - Y'| between two sets of points.
 
     Args:
