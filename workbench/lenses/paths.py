@@ -1,0 +1,653 @@
+r"""The path lens: which way leads from one sample to another through what a model finds likely?
+
+Four answers, the regimes of the string method:
+
+- *transport*: the image of an arc in noise under the probability flow. Every image is a plausible sample;
+- *mep*: a path of least energy :math:`V = -\log p`, over the lowest pass. Its images are likelier than
+samples
+  are, simplified like cartoons;
+- *principal*: the mean of walkers that sample :math:`p^{1/T}` around the path, with the walkers themselves;
+- *static*: a path of least energy at one fixed noise level, or of any landscape with a force.
+
+The first three ride the model's noise levels from noise to data on a clock of their own; the ends are the
+caller's points, carried there and back by the flow alone.
+
+References:
+    E, Ren, Vanden-Eijnden, "String method for the study of rare events", 2002,
+        https://doi.org/10.1103/PhysRevB.66.052301
+    Moreau, Coeurdoux, Ferre, Vanden-Eijnden, "Probing the Geometry of Diffusion Models with the String
+    Method",
+        2026, https://arxiv.org/abs/2602.22122
+"""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from workbench.curves import Curve, normal_direction, slerp, straight
+from workbench.curves import via as polygon
+from workbench.errors import SettingError, ShapeError
+from workbench.flows import noise_range
+from workbench.integrators import Cancel, Progress
+from workbench.models import ExactScore, Landscape, ScoreModel, check_points
+from workbench.report import Estimate, Provenance, SolveReport, Status, provenance_of
+from workbench.schedules import LINEAR, Schedule
+from workbench.strings.evolution import Gamma, evolve_string
+from workbench.strings.meter import Meter
+from workbench.strings.profile import Profile
+from workbench.strings.reading import Barrier, Ground, Reading, deviation_between, ground_of, read_string
+from workbench.strings.static import relax_string
+from workbench.strings.walkers import find_principal_curve
+from workbench.types import Nodes, Points
+
+REGIMES: tuple[str, ...] = ("transport", "mep", "principal", "static")
+"""What `find_path` can look for."""
+
+SAME_PATH = 0.02
+"""Largest distance between two strings, over the length, at which they count as the same path."""
+
+_SOURCES = (
+    "Probing the Geometry of Diffusion Models with the String Method (Moreau and others 2026)",
+    "String method for the study of rare events (E, Ren, Vanden-Eijnden 2002)",
+    "Simplified and improved string method (E, Ren, Vanden-Eijnden 2007)",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StartVerdict:
+    """Where one start led.
+
+    Attributes:
+        name: The start in words.
+        barrier: Its barrier, in the energy's unit.
+        length: Its length.
+        deviation: Largest distance of its images to the path returned, over that path's length.
+        same: Whether it is the path returned.
+    """
+
+    name: str
+    barrier: float
+    length: float
+    deviation: float
+    same: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PathResult:
+    """A path between two points of a model, with the numbers to judge it by.
+
+    Attributes:
+        curve: The string, points (nodes, dim) in the data's unit at equal arc length; its ends are the
+            caller's.
+        regime: One of `REGIMES`.
+        sigma: Noise level at which the string lies; 0 is clean data.
+        schedule: Clock of the evolution; empty for a static string.
+        energy: V at the images relative to the start, shape (nodes,): -log p where the model knows it,
+            else the line integral of its score.
+        energy_unit: "nats", or the landscape's unit.
+        energy_sigma: Noise level at which the energies are taken. A network's score is too poor at its
+            cleanest level, there energies are those of slightly blurred data.
+        profile: Dense energy profile over arc length.
+        barriers: Every neighbouring minimum and maximum along the string.
+        barrier: Largest V on the splined string minus V(start).
+        length: Arc length.
+        spacing_ratio: Longest over shortest distance between neighbouring images.
+        force_perp: Force across the string at the images, shape (nodes,); zero on a path of least energy.
+        round_trip: Relative distance of each end to where the flow returns it, shape (2,); zeros for a static
+            string, whose ends never move.
+        walkers: Walkers of a principal curve, shape (nodes, walkers, dim); None otherwise.
+        modes: Minima of V met along the string, shape (count, dim); None where they were not looked for.
+        mode_energies: Their V relative to the start; None where V is not known.
+        lerp: The straight segment between the ends.
+        slerp: The arc between the ends about the origin.
+        starts: Where each start led, in the order given.
+        others: The strings of all starts, shape (starts, nodes, dim).
+        same_path: Whether all starts led to the same path; None with a single start.
+        trapped: Whether the string passes a stationary point of index above 1.
+        share_in_model: Time of the same batched model calls alone over the time of the solve; None if not
+            measured.
+        report: How the solve went.
+        provenance: Where the result came from.
+    """
+
+    curve: Curve
+    regime: str
+    sigma: float
+    schedule: str
+    energy: Tensor
+    energy_unit: str
+    energy_sigma: float
+    profile: Profile
+    barriers: tuple[Barrier, ...]
+    barrier: Estimate
+    length: Estimate
+    spacing_ratio: float
+    force_perp: Tensor
+    round_trip: Tensor
+    walkers: Tensor | None
+    modes: Tensor | None
+    mode_energies: Tensor | None
+    lerp: Curve
+    slerp: Curve
+    starts: tuple[StartVerdict, ...]
+    others: Tensor
+    same_path: bool | None
+    trapped: bool
+    share_in_model: float | None
+    report: SolveReport
+    provenance: Provenance
+
+    @property
+    def db_per_dim(self) -> Tensor:
+        """Log likelihood along the string relative to its start, in dB per dimension: -10 log10(e) V /
+        dim."""
+        return -10.0 / math.log(10.0) * self.energy / self.curve.points.shape[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Strings:
+    """What a solver returns to the door: strings of all starts, shape (starts, nodes, dim)."""
+
+    points: Tensor
+    sigma: float
+    round_trip: Tensor
+    walkers: Tensor | None
+    others: tuple[Curve | None, ...]
+    other_says: str
+    report: SolveReport
+
+
+def find_path(
+    model: ScoreModel | Landscape,
+    start: Points,
+    end: Points,
+    *,
+    regime: str | None = None,
+    sigma: float | None = None,
+    nodes: int = 33,
+    gamma: Gamma = 7.0,
+    temperature: float | None = None,
+    window: tuple[float, float] = (0.1, 0.95),
+    schedule: Schedule = LINEAR,
+    steps: int = 50,
+    solver: str = "rk4",
+    starts: int | Sequence[Curve] = 1,
+    via: Nodes | None = None,
+    walkers: int | None = None,
+    eta: float = 0.1,
+    modes: int | None = None,
+    most_substeps: int | None = None,
+    tol: float | None = None,
+    max_iterations: int = 2000,
+    polish: bool | None = None,
+    energy_sigma: float | None = None,
+    measure_share: bool = True,
+    generator: torch.Generator | None = None,
+    memory_budget: int | None = None,
+    progress: Progress | None = None,
+    cancel: Cancel | None = None,
+) -> PathResult:
+    """Find a path between two points of a model, or of a landscape.
+
+    Args:
+        model: A score model, or a landscape with energy and force (static regime only).
+        start: Where the path starts, shape (dim,), in the data's unit.
+        end: Where it ends.
+        regime: "transport", "mep", "principal" or "static"; None for "mep", and "static" on a landscape.
+        sigma: Noise level at which the ends and the path lie; None for the cleanest that the model offers,
+            and for a static string in a network 0.05 of the data's deviation at least.
+        nodes: Number of images.
+        gamma: Strength of the relaxation ("mep", "principal"); 7 and above track the path of least energy.
+        temperature: T of a principal curve; None for 1.
+        window: Shares of the clock between which the string relaxes.
+        schedule: The evolution's own clock.
+        steps: Its outer steps.
+        solver: Its transport solver: "rk4", "heun" or "euler".
+        starts: Number of starts, the first one plain and the others bent to alternating sides; or curves
+            in the data's unit (static) or at the noise end (otherwise).
+        via: Points that the starts go through, shape (count, dim); the path may leave them.
+        walkers: Walkers an image; None for 8, and 2 in more than 16 dimensions.
+        eta: Share of the walkers' mean that an image takes over each sub-step.
+        modes: Sine modes kept of a principal curve; None decides by the walkers' width.
+        most_substeps: Limit of walker sub-steps an outer step; None for 10 in more than 16 dimensions.
+        tol: Relative accuracy: estimated remaining displacement of a static string, None for 1e-5; round trip
+            of the ends otherwise, None for 1e-3.
+        max_iterations: Limit of a static string, each level.
+        polish: Polish saddles and modes; None for yes where energies are exact, no for networks.
+        energy_sigma: Noise level of the energies; None for sigma, and for a network the level at which its
+            window closes.
+        measure_share: Replay the model calls alone at the end and state their share of the time.
+        generator: Draws walkers' noise and the bends of further starts.
+        memory_budget: Bytes a model call may take; the answer does not depend on it.
+        progress: Called with the fraction done and a sentence.
+        cancel: Asked at every step; a cancelled solve returns the best so far, and says so.
+
+    Returns:
+        The path of the start with the lowest barrier. Not differentiable.
+
+    Raises:
+        ShapeError: If an end is no finite vector of the model's dimension.
+        SettingError: If a setting cannot be used, the ends coincide or lie outside the model's range of
+        values.
+        ModelOutputError: If the model returns something not finite; says at which image and noise level.
+
+    Cost: counted in `report.model_calls`, points. Transport: 4 steps (nodes + 2) by rk4. Mep: besides,
+    some 150 to 400 an image at gamma 7. Principal: besides, sub-steps times walkers. Static: about 50 an
+    image.
+    """
+    begin = time.perf_counter()
+    regime = _regime(model, regime)
+    _check_ends(model, start, end)
+    meter = Meter(memory_budget)
+    options = {
+        "nodes": nodes,
+        "gamma": gamma,
+        "temperature": temperature,
+        "window": window,
+        "schedule": schedule,
+        "steps": steps,
+        "solver": solver,
+        "walkers": walkers,
+        "eta": eta,
+        "modes": modes,
+        "most_substeps": most_substeps,
+        "sigma": sigma,
+        "tol": tol,
+        "max_iterations": max_iterations,
+        "via": via,
+        "regime": regime,
+        "given": not isinstance(starts, int),
+        "generator": generator,
+        "progress": _part(progress, 0.0, 0.9),
+        "cancel": cancel,
+    }
+    level = _energy_level(model, regime, sigma, energy_sigma, window, schedule)
+    ground = ground_of(model, level)
+    exact = ground.energy is not None
+    polish = exact if polish is None else polish
+    curves, names = _starts(regime, start, end, nodes, starts, via, generator)
+    solve = (
+        _static if regime == "static" else _landscape_principal if isinstance(model, Landscape) else _evolve
+    )
+    strings = solve(model, ground, start, end, curves, meter, options)
+    readings = []
+    for k in range(strings.points.shape[0]):
+        readings.append(
+            read_string(
+                Curve.through(strings.points[k]),
+                ground,
+                meter,
+                polish_saddles=False,
+                other=strings.others[k],
+                other_says=strings.other_says,
+                tol=tol or 1e-5,
+            )
+        )
+    best = min(range(len(readings)), key=lambda k: readings[k].barrier.value)
+    if polish:
+        readings[best] = read_string(
+            Curve.through(strings.points[best]),
+            ground,
+            meter,
+            other=strings.others[best],
+            other_says=strings.other_says,
+            tol=tol or 1e-5,
+        )
+    reading = readings[best]
+    verdicts = _verdicts(strings.points, readings, names, best)
+    report = replace(
+        strings.report, model_calls=meter.points, warnings=(*strings.report.warnings, *reading.warnings)
+    )
+    spent = time.perf_counter() - begin
+    share = (
+        meter.replay(repeats=3) / spent if measure_share and report.status is not Status.CANCELLED else None
+    )
+    _part(progress, 0.0, 1.0)(1.0, report.message)
+    report.warn_if_failed()
+    return _result(
+        model,
+        start,
+        end,
+        regime,
+        strings,
+        best,
+        reading,
+        verdicts,
+        ground,
+        level,
+        report,
+        share,
+        options,
+        starts,
+    )
+
+
+def _result(
+    model, start, end, regime, strings, best, reading, verdicts, ground, level, report, share, options, starts
+) -> PathResult:
+    curve = Curve.through(strings.points[best])
+    nodes, schedule = options["nodes"], options["schedule"]
+    return PathResult(
+        curve=curve,
+        regime=regime,
+        sigma=strings.sigma,
+        schedule="" if regime == "static" else schedule.name,
+        energy=reading.energy,
+        energy_unit=ground.unit,
+        energy_sigma=level,
+        profile=reading.profile,
+        barriers=reading.barriers,
+        barrier=reading.barrier,
+        length=reading.length,
+        spacing_ratio=float(curve.spacing_ratio()),
+        force_perp=reading.force_perp,
+        round_trip=strings.round_trip[best],
+        walkers=None if strings.walkers is None else strings.walkers[best],
+        modes=reading.modes,
+        mode_energies=reading.mode_energies,
+        lerp=straight(start, end, nodes),
+        slerp=slerp(start, end, nodes),
+        starts=verdicts,
+        others=strings.points,
+        same_path=None if len(verdicts) == 1 else all(verdict.same for verdict in verdicts),
+        trapped=any((barrier.hessian_index or 0) > 1 for barrier in reading.barriers),
+        share_in_model=share,
+        report=report,
+        provenance=provenance_of(
+            curve.points,
+            model=ground.name,
+            settings=_settings(regime, options, starts),
+            generator=options["generator"],
+            sources=_SOURCES if regime != "static" else _SOURCES[1:],
+        ),
+    )
+
+
+def _settings(regime: str, options: dict[str, Any], starts) -> dict[str, Any]:
+    """The call's arguments as a header can hold them."""
+    kept = {"regime": regime, "starts": starts if isinstance(starts, int) else f"{len(starts)} curves"}
+    for name, value in options.items():
+        if name in ("generator", "progress", "cancel", "given", "regime"):
+            continue
+        if isinstance(value, Schedule):
+            value = value.name
+        elif isinstance(value, Tensor):
+            value = value.tolist()
+        elif isinstance(value, tuple):
+            value = list(value)
+        elif callable(value):
+            value = "a function"
+        kept[name] = value
+    return kept
+
+
+def _regime(model: ScoreModel | Landscape, regime: str | None) -> str:
+    energy_only = isinstance(model, Landscape)
+    if regime is None:
+        return "static" if energy_only else "mep"
+    if regime not in REGIMES:
+        raise SettingError(f"regime {regime!r}", f"one of {', '.join(REGIMES)}", "regime='mep'")
+    if energy_only and regime not in ("static", "principal"):
+        raise SettingError(
+            f"regime {regime!r} on the landscape {model.name}", "a model with noise levels", "regime='static'"
+        )
+    return regime
+
+
+def _check_ends(model: ScoreModel | Landscape, start: Points, end: Points) -> None:
+    """Shape, finiteness, range and difference of the ends, in one sentence each."""
+    for name, point in (("start", start), ("end", end)):
+        dim = point.shape[-1] if isinstance(model, Landscape) and isinstance(point, Tensor) else None
+        check_points(point, model.frame.dim if dim is None else dim, name=name)
+        if point.ndim != 1:
+            raise ShapeError(
+                f"{name} of shape {tuple(point.shape)}", "one point of shape (dim,)", f"{name}[0]"
+            )
+    if start.shape != end.shape or start.dtype != end.dtype or start.device != end.device:
+        raise ShapeError(
+            f"a start of {tuple(start.shape)} {start.dtype} on {start.device} "
+            f"and an end of {tuple(end.shape)} {end.dtype} on {end.device}",
+            "two points alike",
+            "end.to(start)",
+        )
+    if torch.equal(start, end):
+        raise SettingError("a start equal to the end", "two different points", "another end")
+    bounds = None if isinstance(model, Landscape) else model.frame.value_range
+    if bounds is not None:
+        low, high = bounds
+        margin = 0.1 * (high - low)
+        for name, point in (("start", start), ("end", end)):
+            least, most = float(point.min()), float(point.max())
+            if least < low - margin or most > high + margin:
+                raise SettingError(
+                    f"a {name} with values from {least:.3g} to {most:.3g}",
+                    f"values from {low:g} to {high:g}",
+                    "scaling it to the model's range",
+                )
+
+
+def _part(progress: Progress | None, low: float, high: float) -> Progress:
+    """A part of the caller's progress bar."""
+
+    def say(share: float, text: str) -> None:
+        if progress is not None:
+            progress(low + (high - low) * share, text)
+
+    return say
+
+
+def _energy_level(model, regime, sigma, energy_sigma, window, schedule: Schedule) -> float:
+    """The noise level at which energies are taken."""
+    if isinstance(model, Landscape):
+        return 0.0
+    low, high = noise_range(model)
+    asked = sigma if energy_sigma is None else energy_sigma
+    if asked is not None:
+        if not low * (1 - 1e-9) <= asked < high:
+            raise SettingError(f"sigma={asked}", f"a level from {low:g} to {high:g}", "sigma=None")
+        return float(asked)
+    if isinstance(model, ExactScore):
+        return low
+    floor = 0.05 * model.frame.data_std
+    if regime == "static" or not math.isfinite(schedule.t_noise):
+        return max(low, floor)
+    closes = schedule.t_noise + window[1] * (schedule.t_data - schedule.t_noise)
+    a, s = schedule(torch.tensor(closes, dtype=torch.float64))
+    return max(low, floor, float(s / a))
+
+
+def _starts(regime, start, end, nodes, starts, via, generator) -> tuple[list[Curve], list[str]]:
+    """First strings in the data's unit, as a static solve takes them, and their names.
+
+    An evolution bends its own arcs in the same way at the noise end.
+    """
+    if not isinstance(starts, int):
+        if not starts:
+            raise SettingError("no start", "at least one curve", "starts=1")
+        for curve in starts:
+            if curve.points.ndim != 2 or curve.points.shape[-1] != start.shape[-1]:
+                raise ShapeError(
+                    f"a start of shape {tuple(curve.points.shape)}", f"one curve, (nodes, {start.shape[-1]})"
+                )
+        curves = [curve if curve.nodes == nodes else curve.resample(nodes) for curve in starts]
+        return curves, [f"curve {k + 1}" for k in range(len(curves))]
+    if starts < 1 or (starts > 1 and start.shape[-1] < 2):
+        raise SettingError(
+            f"starts={starts} in {start.shape[-1]} dimensions", "1, or more in a plane", "starts=1"
+        )
+    if via is not None:
+        check_points(via, start.shape[-1], name="via")
+        if via.ndim != 2:
+            raise ShapeError(f"via of shape {tuple(via.shape)}", "points of shape (count, dim)", "via[None]")
+    first = straight(start, end, nodes) if via is None else polygon(start, end, via, nodes)
+    plain = "via points" if via is not None else "straight" if regime == "static" else "arc"
+    names = [plain] + [f"{plain}, bent {'left' if k % 2 else 'right'}" for k in range(1, starts)]
+    if regime != "static":
+        return [first] * starts, names
+    return [Curve.through(points) for points in _bent(first.points.expand(starts, -1, -1), generator)], names
+
+
+def _static(model, ground: Ground, start, end, curves, meter, options) -> _Strings:
+    points = torch.stack([curve.points for curve in curves])
+    tol = 1e-5 if options["tol"] is None else options["tol"]
+    found = relax_string(
+        ground.force,
+        Curve.through(points),
+        tol=tol,
+        max_iterations=options["max_iterations"],
+        meter=meter,
+        where="" if isinstance(model, Landscape) else f", sigma {ground.sigma:.4g}",
+        progress=options["progress"],
+        cancel=options["cancel"],
+    )
+    coarse = [None] * len(curves) if found.coarse is None else [Curve.through(p) for p in found.coarse.points]
+    return _Strings(
+        found.curve.points,
+        ground.sigma,
+        torch.zeros(len(curves), 2, dtype=points.dtype, device=points.device),
+        None,
+        tuple(coarse),
+        "against half the images",
+        found.report,
+    )
+
+
+def _landscape_principal(model, ground: Ground, start, end, curves, meter, options) -> _Strings:
+    """Walkers around the relaxed strings of a landscape, T in its energy unit."""
+    strings = _static(model, ground, start, end, curves, meter, options)
+    temperature = 1.0 if options["temperature"] is None else options["temperature"]
+    span = torch.linalg.vector_norm(strings.points.diff(dim=-2), dim=-1).mean()
+    probe = strings.points.reshape(-1, strings.points.shape[-1])
+    reach = (
+        1e-4
+        * span
+        * torch.nn.functional.normalize(
+            torch.randn(probe.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(
+                probe
+            ),
+            dim=-1,
+        )
+    )
+    bend = meter(ground.force, probe) - meter(ground.force, probe + reach)
+    stiffness = float(
+        (torch.linalg.vector_norm(bend, dim=-1) / torch.linalg.vector_norm(reach, dim=-1)).max()
+    )
+    found = find_principal_curve(
+        ground.force,
+        Curve.through(strings.points),
+        temperature=temperature,
+        step=0.1 / stiffness,
+        walkers=options["walkers"] or 16,
+        modes=options["modes"],
+        meter=meter,
+        generator=options["generator"],
+        progress=options["progress"],
+        cancel=options["cancel"],
+    )
+    return replace(
+        strings,
+        points=found.curve.points,
+        walkers=found.walkers,
+        others=(None,) * len(curves),
+        report=found.report,
+    )
+
+
+def _evolve(model: ScoreModel, ground: Ground, start, end, curves, meter, options) -> _Strings:
+    """Strings of all starts through the noise levels, in one batch."""
+    count, regime, generator = len(curves), options["regime"], options["generator"]
+    small = start.shape[-1] <= 16
+    walkers = options["walkers"] or (8 if small else 2)
+    limit = options["most_substeps"]
+    limit = (None if small else 10) if limit is None else limit
+    temperature = 0.0
+    if regime == "principal":
+        temperature = 1.0 if options["temperature"] is None else options["temperature"]
+    given, via = options["given"], options["via"]
+
+    def arc(here: Points, there: Points, nodes: int) -> Curve:
+        if given:  # the caller's curves at the noise end, moved so that their ends meet the latents
+            points = torch.stack([curve.points for curve in curves])
+            u = torch.linspace(0.0, 1.0, nodes, dtype=points.dtype, device=points.device).unsqueeze(-1)
+            gap = torch.lerp((here - points[:, 0]).unsqueeze(-2), (there - points[:, -1]).unsqueeze(-2), u)
+            return Curve.through(points + gap)
+        return Curve.through(_bent(slerp(here, there, nodes).points, generator))
+
+    found = evolve_string(
+        model,
+        start.expand(count, -1),
+        end.expand(count, -1),
+        nodes=options["nodes"],
+        gamma=0.0 if regime == "transport" else options["gamma"],
+        window=options["window"],
+        schedule=options["schedule"],
+        steps=options["steps"],
+        solver=options["solver"],
+        sigma=options["sigma"],
+        arc=arc,
+        via=None if via is None else via.expand(count, -1, -1),
+        temperature=temperature,
+        walkers=walkers,
+        eta=options["eta"],
+        modes=options["modes"],
+        most_substeps=limit,
+        tol=1e-3 if options["tol"] is None else options["tol"],
+        meter=meter,
+        generator=generator,
+        progress=options["progress"],
+        cancel=options["cancel"],
+    )
+    others: tuple[Curve | None, ...] = (None,) * count
+    if regime == "mep" and ground.energy is not None and found.report.status is not Status.CANCELLED:
+        still = relax_string(
+            ground.force, found.curve, levels=(options["nodes"],), tol=1e-4, max_iterations=60, meter=meter
+        )
+        others = tuple(Curve.through(points) for points in still.curve.points)
+    return _Strings(
+        found.curve.points,
+        found.sigma,
+        found.round_trip,
+        found.walkers,
+        others,
+        "against the string relaxed at this level",
+        found.report,
+    )
+
+
+def _bent(points: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Starts (starts, nodes, dim) bent aside, the first one not, the others to alternating sides, ever
+    farther."""
+    count, nodes = points.shape[:2]
+    if count == 1:
+        return points
+    here, there = points[0, 0], points[0, -1]
+    chord = torch.linalg.vector_norm(there - here)
+    u = torch.linspace(0.0, 1.0, nodes, dtype=points.dtype, device=points.device)
+    bends = [torch.zeros_like(points[0])]
+    for k in range(1, count):
+        size = (1 if k % 2 else -1) * 0.25 * (1 + (k - 1) // 2)
+        aside = normal_direction(here, there, None if here.shape[-1] == 2 else generator)
+        bends.append(size * chord * torch.sin(math.pi * u).unsqueeze(-1) * aside)
+    return points + torch.stack(bends)
+
+
+def _verdicts(
+    points: Tensor, readings: list[Reading], names: list[str], best: int
+) -> tuple[StartVerdict, ...]:
+    length = readings[best].length.value
+    verdicts = []
+    for k, (reading, name) in enumerate(zip(readings, names, strict=True)):
+        apart = max(
+            float(deviation_between(points[k], points[best]).max()),
+            float(deviation_between(points[best], points[k]).max()),
+        )
+        share = apart / length
+        verdicts.append(
+            StartVerdict(name, reading.barrier.value, reading.length.value, share, share < SAME_PATH)
+        )
+    return tuple(verdicts)

@@ -1,0 +1,362 @@
+r"""What a string says: energies, barriers with their saddles, length, and how far each number can be trusted.
+
+Errors are differences between two ways to the same number. The barrier on the spline is held against the
+energy of the saddle that Newton's method finds from its top, and against the spline through every second
+image; the length against every second image, and against another solution where the solver has one.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from workbench.curves import Curve, arc_knots, tangents_at_nodes
+from workbench.models import ExactScore, Landscape, ScoreModel, score
+from workbench.report import Estimate
+from workbench.strings.meter import Meter
+from workbench.strings.profile import (
+    Extremum,
+    Profile,
+    find_extrema,
+    line_integral,
+    refine_extrema,
+    spline_profile,
+)
+from workbench.strings.saddles import Stationary, cluster, descend, hessian_products, polish
+from workbench.types import Nodes, Points, Scalars, Vectors
+
+_SAME_PLACE = 0.05  # of the string's length: how far a polished saddle may lie from the string's top
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """The landscape under a string, whatever it comes from.
+
+    Attributes:
+        name: In words.
+        unit: Unit of the energy.
+        sigma: Noise level, 0 where noise has no meaning.
+        force: -grad V at points (rows, dim).
+        energy: V at points; None where only the force is known.
+        smooth: Whether torch can differentiate the force.
+    """
+
+    name: str
+    unit: str
+    sigma: float
+    force: Callable[[Points], Vectors]
+    energy: Callable[[Points], Scalars] | None
+    smooth: bool = False
+
+
+def ground_of(model: ScoreModel | Landscape, sigma: float) -> Ground:
+    """The landscape of a model at one noise level, or a landscape itself.
+
+    Args:
+        model: A model or a landscape.
+        sigma: Noise level in the data's unit; without meaning for a landscape.
+
+    Returns:
+        Energies in nats, -log p, where the model knows its density; forces alone for a network.
+    """
+    if isinstance(model, Landscape):
+        return Ground(model.name, model.unit, 0.0, model.force, model.energy)
+    if isinstance(model, ExactScore):
+        return Ground(
+            f"{model.frame} at sigma {sigma:.4g}",
+            "nats",
+            sigma,
+            lambda x: model.score(x, sigma),
+            lambda x: -model.log_prob(x, sigma),
+        )
+    return Ground(
+        f"{model.frame} at sigma {sigma:.4g}", "nats", sigma, lambda x: score(model, x, sigma), None, True
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """A minimum and a neighbouring maximum of the energy along a string.
+
+    Attributes:
+        minimum_arc: Arc length of the minimum from the start.
+        minimum_energy: Energy there, relative to the start.
+        maximum_arc: Arc length of the maximum.
+        maximum_energy: Energy there on the spline.
+        height: What has to be climbed from the minimum to the maximum.
+        saddle: The stationary point polished from the maximum, shape (dim,); None if none was found close by.
+        hessian_index: Number of directions in which the energy falls there; None without a saddle.
+        polished: Height with the saddle's own energy; None without it or without energies.
+    """
+
+    minimum_arc: float
+    minimum_energy: float
+    maximum_arc: float
+    maximum_energy: float
+    height: float
+    saddle: Points | None
+    hessian_index: int | None
+    polished: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Numbers read off one string.
+
+    Attributes:
+        energy: V at the images relative to the start, shape (nodes,).
+        profile: Dense profile.
+        barriers: Every neighbouring (minimum, maximum) pair along the string, both ways over each maximum.
+        barrier: Largest V on the splined string minus V at the start.
+        length: Arc length of the spline.
+        force_perp: Force across the string at the images, shape (nodes,).
+        modes: Minima found from the dips along the string, shape (count, dim).
+        mode_energies: Their energies relative to the start, shape (count,).
+        warnings: What a reader should know.
+    """
+
+    energy: Tensor
+    profile: Profile
+    barriers: tuple[Barrier, ...]
+    barrier: Estimate
+    length: Estimate
+    force_perp: Tensor
+    modes: Nodes | None
+    mode_energies: Tensor | None
+    warnings: tuple[str, ...]
+
+
+def _every_second(curve: Curve) -> Curve | None:
+    """The curve through every second node; None where that leaves out an end or too few."""
+    if curve.nodes < 5 or curve.nodes % 2 == 0:
+        return None
+    return Curve(curve.points[::2], curve.t[::2])
+
+
+def _top(extrema: tuple[Extremum, ...]) -> float:
+    return max(point.energy for point in extrema)
+
+
+@torch.no_grad()
+def read_string(
+    curve: Curve,
+    ground: Ground,
+    meter: Meter,
+    *,
+    forces: Nodes | None = None,
+    prominence: float | None = None,
+    polish_saddles: bool = True,
+    other: Curve | None = None,
+    other_says: str = "",
+    tol: float = 0.0,
+) -> Reading:
+    """Read energies, barriers and length off one string.
+
+    Args:
+        curve: One string, points (nodes, dim).
+        ground: The landscape.
+        meter: Where calls are counted.
+        forces: Forces at the images, if they are at hand.
+        prominence: Energy below which a dip or bump is noise; None for 1e-6 of the range, or 1e-3 of it where
+            energies are integrated forces.
+        polish_saddles: Look for the stationary points at maxima and minima.
+        other: Another solution for the same string; its length and barrier enter the errors.
+        other_says: How it was obtained, in words.
+        tol: Relative accuracy at which the string was solved; the length's error is no smaller.
+
+    Returns:
+        The reading.
+
+    Cost: nodes + about 10 evaluations an extremum, and with polishing some 2 dim to 80 a Newton step.
+    """
+    forces = meter(ground.force, curve.points) if forces is None else forces
+    tangent = tangents_at_nodes(curve.points, arc_knots(curve.points))
+    across = torch.linalg.vector_norm(forces - (forces * tangent).sum(-1, keepdim=True) * tangent, dim=-1)
+    energy, profile, extrema = _profile(curve, ground, meter, forces, prominence)
+    half = _every_second(curve)
+    rough = None
+    if half is not None:
+        rough = _top(_profile(half, ground, meter, forces[::2], prominence)[2])
+    warnings = []
+    found: dict[int, Stationary] = {}
+    if polish_saddles:
+        found = _polish_tops(curve, ground, meter, extrema)
+    barriers = _pairs(extrema, found, ground, curve)
+    top = max(extrema, key=lambda point: point.energy)
+    barrier = _barrier_estimate(top, extrema, found, ground, curve, rough, other, meter)
+    for k, point in found.items():
+        if point.index > 1 and extrema[k].kind == "maximum":
+            warnings.append(
+                f"the string passes a stationary point of index {point.index} at arc {extrema[k].arc:.4g}: "
+                "a symmetric trap, no transition state; try a bumped start"
+            )
+    if extrema[0].kind == "maximum" and len(extrema) > 1:
+        drop = extrema[0].energy - extrema[1].energy
+        if drop > 0.05 * (profile.energy.max() - profile.energy.min()) and extrema[1].t < 0.25:
+            warnings.append(f"the start is no minimum: the energy falls by {drop:.4g} {ground.unit} from it")
+    if extrema[-1].kind == "maximum" and len(extrema) > 1:
+        drop = extrema[-1].energy - extrema[-2].energy
+        if drop > 0.05 * (profile.energy.max() - profile.energy.min()) and extrema[-2].t > 0.75:
+            warnings.append(f"the end is no minimum: the energy falls by {drop:.4g} {ground.unit} from it")
+    modes = mode_energies = None
+    if polish_saddles:
+        modes, mode_energies = _modes(curve, ground, meter, extrema)
+    return Reading(
+        energy=energy,
+        profile=profile,
+        barriers=barriers,
+        barrier=barrier,
+        length=_length_estimate(curve, half, other, other_says, tol),
+        force_perp=across,
+        modes=modes,
+        mode_energies=mode_energies,
+        warnings=tuple(warnings),
+    )
+
+
+def _profile(curve, ground, meter, forces, prominence) -> tuple[Tensor, Profile, tuple[Extremum, ...]]:
+    if ground.energy is None:
+        energy = line_integral(curve, forces)
+        profile = spline_profile(curve, energy, forces)
+        span = float(profile.energy.max() - profile.energy.min())
+        return (
+            energy,
+            profile,
+            find_extrema(profile, prominence=1e-3 * span if prominence is None else prominence),
+        )
+    values = meter(ground.energy, curve.points)
+    profile = spline_profile(curve, values, forces)
+    span = float(profile.energy.max() - profile.energy.min())
+    extrema = find_extrema(profile, prominence=1e-6 * span if prominence is None else prominence)
+    extrema = refine_extrema(
+        curve,
+        extrema,
+        lambda x: meter(ground.force, x),
+        lambda x: meter(ground.energy, x) - values[0],
+    )
+    return values - values[0], profile, extrema
+
+
+def _polish_tops(curve, ground, meter, extrema) -> dict[int, Stationary]:
+    """Stationary points near inner maxima, where Newton's method finds one close by."""
+    length = float(curve.length())
+    products = hessian_products(
+        lambda x: meter(ground.force, x), how="vjp" if ground.smooth else "difference"
+    )
+    found = {}
+    for k, point in enumerate(extrema):
+        if point.kind != "maximum" or not 0.0 < point.t < 1.0:
+            continue
+        at = torch.tensor([point.t], dtype=curve.points.dtype, device=curve.points.device)
+        x, v = curve(at)[0], curve.velocity(at)[0]
+        stationary = polish(
+            lambda rows: meter(ground.force, rows),
+            x,
+            products=products,
+            direction=v / torch.linalg.vector_norm(v),
+            max_move=_SAME_PLACE * length,
+        )
+        if stationary.converged:
+            found[k] = stationary
+    return found
+
+
+def _pairs(extrema, found, ground, curve) -> tuple[Barrier, ...]:
+    barriers = []
+    for k, top in enumerate(extrema):
+        if top.kind != "maximum" or not 0.0 < top.t < 1.0:
+            continue
+        saddle = found.get(k)
+        gain = None
+        if saddle is not None and ground.energy is not None:
+            here = torch.stack([saddle.point, curve.points[0]])
+            high, low = ground.energy(here).tolist()
+            gain = high - low
+        for dip in (extrema[k - 1], extrema[k + 1]):
+            barriers.append(
+                Barrier(
+                    minimum_arc=dip.arc,
+                    minimum_energy=dip.energy,
+                    maximum_arc=top.arc,
+                    maximum_energy=top.energy,
+                    height=top.energy - dip.energy,
+                    saddle=None if saddle is None else saddle.point,
+                    hessian_index=None if saddle is None else saddle.index,
+                    polished=None if gain is None else gain - dip.energy,
+                )
+            )
+    return tuple(barriers)
+
+
+def _barrier_estimate(top, extrema, found, ground, curve, rough, other, meter) -> Estimate:
+    parts, how = [], []
+    span = max(point.energy for point in extrema) - min(point.energy for point in extrema)
+    floor = 64 * torch.finfo(curve.points.dtype).eps * (abs(span) + 1.0)
+    saddle = found.get(extrema.index(top))
+    if saddle is not None and ground.energy is not None:
+        high, low = meter(ground.energy, torch.stack([saddle.point, curve.points[0]])).tolist()
+        parts.append(abs(top.energy - (high - low)))
+        how.append("against the polished saddle")
+    if rough is not None:
+        # with the saddle at hand the spline through half the images overstates what is left by its order
+        parts.append(abs(top.energy - rough) / (8.0 if saddle is not None else 1.0))
+        how.append("against every second image")
+    if other is not None and saddle is None and ground.energy is not None:
+        values = meter(ground.energy, other(torch.linspace(0, 1, 8 * other.nodes).to(other.points)))
+        parts.append(abs(top.energy - float(values.max() - values[0])))
+        how.append("against the other solution")
+    error = math.sqrt(sum(part**2 for part in parts)) + floor if parts else None
+    return Estimate(top.energy, error, ground.unit, ", ".join(how))
+
+
+def _length_estimate(curve, half, other, other_says, tol) -> Estimate:
+    value = float(curve.length())
+    parts, how = [tol * value], []
+    if half is not None:
+        parts.append(abs(value - float(half.length())))
+        how.append("against every second image")
+    if other is not None:
+        parts.append(abs(value - float(other.length())))
+        how.append(other_says)
+    error = max(parts) + 64 * torch.finfo(curve.points.dtype).eps * value if how else None
+    return Estimate(value, error, "", ", ".join(how))
+
+
+def _modes(curve, ground, meter, extrema) -> tuple[Nodes | None, Tensor | None]:
+    """Minima below the dips of the string, each once, in order along it."""
+    places = [point.t for point in extrema if point.kind == "minimum"]
+    if not places:
+        return None, None
+    x = curve(torch.tensor(places, dtype=curve.points.dtype, device=curve.points.device))
+
+    def force(rows: Points) -> Vectors:
+        return meter(ground.force, rows)
+
+    x, _ = descend(force, x, tol=1e-6, max_iterations=300)
+    products = hessian_products(force, how="vjp" if ground.smooth else "difference")
+    settled = [polish(force, point, products=products, max_move=0.1 * float(curve.length())) for point in x]
+    points = [s.point if s.converged and s.index == 0 else p for s, p in zip(settled, x, strict=True)]
+    kept, _ = cluster(torch.stack(points), 1e-3 * float(curve.length()))
+    if ground.energy is None:
+        return kept, None
+    values = meter(ground.energy, torch.cat([curve.points[:1], kept]))
+    return kept, values[1:] - values[0]
+
+
+def deviation_between(points: Nodes, path: Nodes) -> Scalars:
+    """Distance of each point to a polyline.
+
+    Args:
+        points: Shape (count, dim).
+        path: Corners, shape (corners, dim).
+
+    Returns:
+        Distances, shape (count,).
+    """
+    start, edge = path[:-1], path[1:] - path[:-1]
+    size = edge.square().sum(-1).clamp_min(torch.finfo(points.dtype).tiny)
+    offset = points[:, None] - start
+    share = ((offset * edge).sum(-1) / size).clamp(0.0, 1.0)
+    return torch.linalg.vector_norm(offset - share[..., None] * edge, dim=-1).amin(-1)
