@@ -1,6 +1,26 @@
-"""Latent-geometry workbench: lenses on the geometry of generative models."""
+"""Latent-geometry workbench: lenses on the geometry of generative models.
 
-from workbench.headless.progress import show_progress
-from workbench.headless.record import record, record_artifact
+The public names are imported from their homes when they are first asked for, so that the command line
+and a recorded number do not wait for torch.
+"""
 
-__all__ = ["record", "record_artifact", "show_progress"]
+from importlib import import_module
+from typing import Any
+
+_HOMES = {
+    "record": "headless.record",
+    "record_artifact": "headless.record",
+    "show_progress": "headless.progress",
+}
+
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'workbench' has no attribute {name!r}")
+    return getattr(import_module(f"workbench.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted((*globals(), *_HOMES))

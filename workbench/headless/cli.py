@@ -6,6 +6,7 @@ of ``run`` stand in ``workbench.headless.run``, those of ``regress`` in ``workbe
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,11 +14,12 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: idle thread
 
 import typer
 
-from workbench.errors import WorkbenchError
+from workbench.errors import SettingError, WorkbenchError
 from workbench.headless.catalog import find_notebooks, open_notebook
 from workbench.headless.console import Console
 from workbench.headless.parameters import declared, split_assignment
 from workbench.headless.run import BAD_SETTINGS, Settings, execute, plan_run
+from workbench.headless.watch import cancel_on_signals
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -108,6 +110,54 @@ def notebooks(
     raise typer.Exit(1 if found else 0)
 
 
+@app.command()
+def regress(
+    names: Annotated[list[str] | None, typer.Argument(help="Notebooks; all that are shipped.")] = None,
+    device: Device = "",
+    dtype: Dtype = "",
+    threads: Threads = None,
+    jobs: Annotated[int, typer.Option(help="Runs at a time.")] = 1,
+    budget: Annotated[str, typer.Option(help="Stop within this time, such as 8m; go on later.")] = "",
+    out: Annotated[Path | None, typer.Option(help="A folder; taken up again if it is incomplete.")] = None,
+    timeout: Seconds = None,
+    update: Annotated[bool, typer.Option("--update", help="Make what is recorded now the baseline.")] = False,
+    reason: Annotated[str, typer.Option(help="Why the baselines may change; kept in them.")] = "",
+    spread: Annotated[bool, typer.Option(help="Measure the spread over threads and seeds.")] = True,
+) -> None:
+    """Run the notebooks at their regression presets and compare every recorded number.
+
+    Exit codes: 0 all agree, 1 a difference, 2 a run or a baseline that failed, 4 budget spent, 130 cancelled.
+    """
+    from workbench.headless import regress as regression
+    from workbench.headless import verdicts
+
+    if update and not reason.strip():
+        raise SettingError("--update without a reason", "--reason TEXT")
+    if jobs < 1:
+        raise SettingError(f"--jobs {jobs}", "1 or more")
+    seconds = regression.parse_budget(budget) if budget else None
+    books = [open_notebook(name) for name in names or find_notebooks()]
+    cases = regression.plan_cases(books, Settings(device, dtype, threads, timeout), out)
+    with Console() as console:
+
+        def tell(case, moment) -> None:
+            if moment is None:
+                print(f"{case.name}: {case.state} {case.message}".rstrip(), file=sys.stderr)
+            elif jobs == 1:
+                console(moment)
+
+        judged = regression.regress(cases, jobs=jobs, budget=seconds, listener=tell)
+    if update:
+        for case in judged.cases:
+            _, moved = regression.update(case, reason, spread=spread)
+            print(verdicts.text_table([replace(case, state="updated", verdicts=moved)]))
+        return
+    print(verdicts.text_table(judged.cases))
+    verdicts.write_reports(judged)
+    print(f"page {judged.folder / 'regress.html'}")
+    raise typer.Exit(judged.exit_code)
+
+
 def _title(notebook) -> str:
     """The first heading of a notebook."""
     lines = (line for c in notebook.cells if c.cell_type == "markdown" for line in c.source.splitlines())
@@ -116,6 +166,7 @@ def _title(notebook) -> str:
 
 def main() -> None:
     """Run the command; errors made on purpose become one sentence and exit code 2."""
+    cancel_on_signals()
     try:
         app()
     except WorkbenchError as error:

@@ -4,7 +4,7 @@ import sys
 import time
 from typing import Self, TextIO
 
-from workbench.headless.run import Moment
+from workbench.headless.watch import Moment
 
 
 class Console:

@@ -58,7 +58,7 @@ class Stopped(WorkbenchError):
         super().__init__(message)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Session:
     """The runner's hold on one execution.
 
@@ -146,13 +146,10 @@ class WorkbenchClient(PapermillNotebookClient):
         try:
             with self.setup_kernel(env=environment, **streams, **options):
                 session.pid = self.km.provisioner.process.pid
-                uses_torch = any("workbench" in c.source or "torch" in c.source for c in self.nb.cells)
-                if uses_torch:
-                    self._silently("import workbench.headless.kernel as _k; _k.prepare(); del _k")
+                self._silently("import workbench.headless.kernel as _k; _k.prepare(); del _k")
                 for index, cell in enumerate(self.nb.cells):
                     self._run_cell(index, cell, ooms)
-                if uses_torch:
-                    self._ask_facts()
+                self._ask_facts()
                 self.set_widgets_metadata()
                 self.nb.metadata["language_info"] = {"name": "python"}
         except DeadKernelError as error:

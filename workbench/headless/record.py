@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import SettingError
-from workbench.report import Estimate
 
 MIME = "application/vnd.workbench.record+json"
 SCHEMA = "workbench.record/1"
@@ -106,7 +105,8 @@ def record(
     Raises:
         SettingError: If the name or the value cannot be recorded.
     """
-    if isinstance(value, Estimate):
+    reports = sys.modules.get("workbench.report")  # whoever holds an Estimate has imported it, and torch
+    if reports is not None and isinstance(value, reports.Estimate):
         unit = unit or value.unit
         error = value.error if error is None else error
         value = value.value

@@ -13,7 +13,8 @@ from workbench.errors import DataError
 from workbench.headless.catalog import Notebook, open_notebook
 from workbench.headless.folder import write_whole
 from workbench.headless.record import MIME, read_records
-from workbench.headless.run import Listener, execute, plan_run
+from workbench.headless.run import execute, plan_run
+from workbench.headless.watch import Listener
 
 _KERNELSPEC = {"display_name": "Python 3", "language": "python", "name": "python3"}
 LARGEST = 100_000  # bytes of a committed notebook

@@ -15,23 +15,18 @@ import json
 import logging
 import os
 import platform
-import signal
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from workbench.devices import resolve_device
 from workbench.errors import MissingExtra, SettingError
 from workbench.headless.catalog import Notebook, open_notebook
 from workbench.headless.folder import free_name, is_disk_full, new_folder, write_json, write_whole
 from workbench.headless.parameters import declared, gather
 from workbench.headless.record import code_number, metrics_of, records_of
-from workbench.report import versions_in_use
+from workbench.headless.watch import Listener, Steps, live, ticking
 
 BAD_SETTINGS = 2
 EXIT_CODES = {
@@ -118,21 +113,6 @@ class RunResult:
         return EXIT_CODES[self.status]
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """What the listener of a run is told, a few times a second."""
-
-    cell: int
-    cells: int
-    title: str
-    elapsed: float
-    fraction: float | None = None
-    message: str = ""
-
-
-Listener = Callable[[Moment], None]
-
-
 def plan_run(
     notebook: str | Path | Notebook,
     *,
@@ -174,8 +154,8 @@ def plan_run(
             raise SettingError(
                 f"--device {settings.device} and -p device={arguments['device']}", "one device"
             )
-        device = values["device"] = str(resolve_device(device))
-    elif resolve_device(device).type != "cpu":
+        device = values["device"] = _resolved(device)
+    elif _resolved(device) != "cpu":
         raise SettingError(f"--device {device} for {book.name}, which has no parameter 'device'", "cpu")
     if "dtype" in declaration and settings.dtype:
         values.update(declaration.check({"dtype": settings.dtype}, source="--dtype"))
@@ -214,10 +194,10 @@ def execute(plan: Plan, *, out: str | Path | None = None, listener: Listener | N
             cell_timeout=plan.settings.cell_timeout,
             log=folder / "kernel.log",
         )
-        session.on_cell = _Steps(session, folder, listener)
-        status, message = Outcome.COMPLETED, ""
+        session.on_cell = Steps(session, folder, listener)
+        status, message, interrupted = Outcome.COMPLETED, "", False
         try:
-            with _signals_cancel(session), _ticking(session.on_cell):
+            with live(session), ticking(session.on_cell):
                 # the node and not its path: papermill would read braces in a path as a format
                 papermill.execute_notebook(
                     copy.deepcopy(plan.notebook.node),
@@ -231,8 +211,9 @@ def execute(plan: Plan, *, out: str | Path | None = None, listener: Listener | N
                 )
         except Stopped as stop:
             status, message = stop.outcome, str(stop)
+            interrupted = isinstance(stop.__cause__, KeyboardInterrupt)
         except KeyboardInterrupt:
-            status, message = Outcome.CANCELLED, "cancelled"
+            status, message, interrupted = Outcome.CANCELLED, "cancelled", True
         except OSError as error:
             if not is_disk_full(error):
                 raise
@@ -242,7 +223,18 @@ def execute(plan: Plan, *, out: str | Path | None = None, listener: Listener | N
             message = "cancelled" if session.cancelled else f"the kernel did not start ({error})"
         facts = _facts(plan, session, began, status, message)
         status, message, metrics = _finish(folder, session.notebook or plan.notebook.node, facts)
+    if interrupted:
+        raise KeyboardInterrupt
     return RunResult(target, status, message, metrics)
+
+
+def _resolved(device: str) -> str:
+    """The device's full name; torch is asked, and imported, only for others than the CPU."""
+    if device == "cpu":
+        return device
+    from workbench.devices import resolve_device
+
+    return str(resolve_device(device))
 
 
 def _finish(folder: Path, notebook: Any, facts: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
@@ -312,7 +304,7 @@ def _facts(plan: Plan, session: Any, began: datetime, status: str, message: str)
         "determinism": {"asked": plan.settings.deterministic, **said.pop("determinism", {})},
         "threads": said.pop("threads", plan.settings.threads),
         "dtype": said.pop("dtype", plan.settings.dtype),
-        "versions": said.pop("versions", versions_in_use()),
+        "versions": said.pop("versions", {"python": platform.python_version()}),
         "machine": {"system": platform.platform(), "processor": platform.machine(), "cores": os.cpu_count()},
     }
 
@@ -333,87 +325,3 @@ def _environment(plan: Plan, folder: Path) -> dict[str, str]:
         count = str(settings.threads)
         told |= {"WORKBENCH_THREADS": count, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count}
     return told
-
-
-class _Steps:
-    """Saves the notebook after each code cell, and tells the listener where the run is."""
-
-    def __init__(self, session: Any, folder: Path, listener: Listener | None) -> None:
-        self.session, self.folder, self.listener = session, folder, listener
-        self.began = time.monotonic()
-        self.moment: Moment | None = None
-
-    def __call__(self, notebook: Any, index: int, event: str) -> None:
-        import nbformat
-
-        cell = notebook.cells[index]
-        if cell.cell_type != "code":
-            return
-        if event == "end":
-            (self.folder / ".progress").unlink(missing_ok=True)
-            write_whole(self.folder / "notebook.ipynb", nbformat.writes(notebook))
-            return
-        lines = [line.strip() for line in cell.source.splitlines() if line.strip()]
-        cells = code_number(notebook, len(notebook.cells))
-        elapsed = time.monotonic() - self.began
-        self.moment = Moment(code_number(notebook, index), cells, lines[0][:60] if lines else "", elapsed)
-        if self.listener:
-            self.listener(self.moment)
-
-    def tick(self) -> None:
-        """Tell the listener about the inner progress of the current cell."""
-        from workbench.headless.progress import read_progress
-
-        if self.moment is None or self.listener is None:
-            return
-        inner = read_progress(self.folder / ".progress")
-        extra = {} if inner is None else {"fraction": inner[0], "message": inner[1]}
-        self.listener(replace(self.moment, elapsed=time.monotonic() - self.began, **extra))
-
-
-@contextmanager
-def _ticking(steps: Any) -> Iterator[None]:
-    """Call ``steps.tick`` a few times a second from a thread while the block runs."""
-    stop = threading.Event()
-
-    def work() -> None:
-        while not stop.wait(0.25):
-            steps.tick()
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-        (steps.folder / ".progress").unlink(missing_ok=True)
-
-
-@contextmanager
-def _signals_cancel(session: Any) -> Iterator[None]:
-    """SIGINT, SIGTERM and SIGHUP stop the kernel first; the run then ends as cancelled, in order.
-
-    So does the death of the process named in ``WORKBENCH_PARENT``, for runs started by another program.
-    """
-    stop = threading.Event()
-    parent = int(os.environ.get("WORKBENCH_PARENT", "0"))
-
-    def watch() -> None:
-        while not stop.wait(0.5):
-            if os.getppid() != parent:
-                session.cancel()
-                return
-
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            before[number] = signal.signal(number, lambda *_: session.cancel())
-    if parent:
-        threading.Thread(target=watch, daemon=True).start()
-    try:
-        yield
-    finally:
-        stop.set()
-        for number, handler in before.items():
-            signal.signal(number, handler)
