@@ -18,8 +18,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LAYERS = (
     {"types", "errors", "report", "devices"},
-    {"schedules", "models", "metrics", "curves", "embeddings", "fields", "linalg", "minima"},
-    {"worlds", "adapters", "flows", "strings", "anisotropy"}
+    {"schedules", "models", "metrics", "curves", "embeddings", "fields", "linalg", "integrators", "minima"},
+    {"worlds", "adapters", "flows", "strings", "geodesics", "anisotropy"}
     | {
         "architectures",
         "nets",

@@ -1,23 +1,24 @@
 r"""Preconditioning: strings in landscapes that are stiff in some directions and soft in others.
 
-Steepest descent needs steps below 1 / (largest curvature), so it takes as many steps as the curvatures are apart:
-bonds against torsions of a molecule, 10^4. A symmetric positive map :math:`P^{-1}` on the force across the string
-leaves the fixed point where it is, since :math:`P^{-1} F_\perp \parallel \tau` only if :math:`F_\perp = 0`, and with
-the absolute Hessian at the images for P every direction relaxes at the same pace:
+Steepest descent needs steps below 1 / (largest curvature), so it takes as many steps as the curvatures are
+apart: bonds against torsions of a molecule, 10^4. A symmetric positive map :math:`P^{-1}` on the force
+across the string leaves the fixed point where it is, since :math:`P^{-1} F_\perp \parallel \tau` only if
+:math:`F_\perp = 0`, and with the absolute Hessian at the images for P every direction relaxes at the same
+pace:
 
 .. math::
     P_i = \sum_k \max(\lvert\lambda_k\rvert, p)\, e_k e_k^T, \qquad H(x_i) = \sum_k \lambda_k e_k e_k^T.
 
-The floor p is not only a guard against small curvatures. In the direction of soft modes the string is carried
-downhill by the force along it, an advection at the speed :math:`F_\tau / p`; an explicit step is stable only if it
-carries an image less than to the next one, so :math:`p` must be above :math:`\max_i \lvert F_\tau\rvert` over the
-spacing. One floor for the whole string keeps neighbouring images moving alike.
+The floor p is not only a guard against small curvatures. In the direction of soft modes the string is
+carried downhill by the force along it, an advection at the speed :math:`F_\tau / p`; an explicit step is
+stable only if it carries an image less than to the next one, so :math:`p` must be above :math:`\max_i \lvert
+F_\tau\rvert` over the spacing. One floor for the whole string keeps neighbouring images moving alike.
 
 References:
     Packwood et al., "A universal preconditioner for simulating condensed phase materials", 2016,
-        https://arxiv.org/abs/1604.01603
+        https://doi.org/10.1063/1.4947024
     Makri, Ortner, Kermode, "A preconditioning scheme for minimum energy path finding methods", 2019,
-        https://arxiv.org/abs/1810.02705
+        https://doi.org/10.1063/1.5064465
 """
 
 from collections.abc import Callable
@@ -31,15 +32,17 @@ from workbench.types import Nodes, Points, Vectors
 
 
 class CurvaturePreconditioner:
-    """The inverse of the absolute Hessian at every image, made by force differences and kept while it is good.
+    """The inverse of the absolute Hessian at every image, by force differences, kept while it is good.
 
-    Pass it as ``precondition`` to `relax_string`. The Hessians are made anew where the string has another number of
-    images, or an image lies further than ``trust`` spacings from where its Hessian was made; near the fixed point
-    nothing is made any more. Some hundreds of dimensions at most: a whole Hessian is kept for every image.
+    Pass it as ``precondition`` to `relax_string`. The Hessians are made anew where the string has another
+    number of images, or an image lies further than ``trust`` spacings from where its Hessian was made; near
+    the fixed point nothing is made any more. Some hundreds of dimensions at most: a whole Hessian is kept
+    for every image.
 
     Args:
         force: -grad V at points (rows, dim).
-        margin: The floor p over the largest force along the string divided by the spacing; above 1, or kinks grow.
+        margin: The floor p over the largest force along the string divided by the spacing; above 1, or kinks
+            grow.
         trust: Distance in spacings after which a Hessian is too old.
         smallest: Floor of p itself, over the largest curvature seen.
 
@@ -67,7 +70,7 @@ class CurvaturePreconditioner:
         self._values = self._modes = torch.empty(0)
         self._floor = torch.empty(0)
 
-    def __call__(self, points: Nodes, vectors: Vectors) -> Vectors:
+    def __call__(self, points: Nodes, vectors: Nodes) -> Nodes:
         """P^-1 v at every image.
 
         Args:
