@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.func import jvp as forward_derivative
 
 from workbench.errors import SettingError
-from workbench.metrics.base import Chart, Metric, inside
+from workbench.metrics.base import Chart, Metric, inside, lower
 from workbench.types import Matrices, Points, Scalars, Vectors
 
 Map = Callable[[Tensor], Tensor]
@@ -149,8 +149,6 @@ class Pullback:
 
     def lower(self, x: Points, v: Vectors) -> Vectors:
         """g v = J^T F J v without the matrix; one product of each kind."""
-        from workbench.metrics.base import lower
-
         value, pushed = self.push(x, v)
         return self.pull(x, pushed if self.onto is None else lower(self.onto, value, pushed))
 
