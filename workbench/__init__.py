@@ -1,26 +1,53 @@
 """Latent-geometry workbench: lenses on the geometry of generative models.
 
-The public names are imported from their homes when they are first asked for, so that the command line
-and a recorded number do not wait for torch.
+The names below are the public face; everything else is reached through its module.
 """
 
-from importlib import import_module
-from typing import Any
+from workbench.data import load_images, read_image
+from workbench.devices import resolve_device
+from workbench.flows import generate, invert, log_likelihood, transport
+from workbench.headless.progress import show_progress
+from workbench.headless.record import record, record_artifact
+from workbench.lenses import LENSES
+from workbench.lenses.anisotropy import find_directions
+from workbench.lenses.paths import find_path
+from workbench.models import Frame, Landscape, ScoreModel, score
+from workbench.sampling import sample
+from workbench.schedules import Schedule
+from workbench.storage import load_result, save_result
+from workbench.subjects import Subject, open_subject
+from workbench.worlds import load_world
+from workbench.worlds.answers import known_answer, measure_deviation
+from workbench.zoo import card, load_judge, load_model
 
-_HOMES = {
-    "record": "headless.record",
-    "record_artifact": "headless.record",
-    "show_progress": "headless.progress",
-}
-
-__all__ = list(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'workbench' has no attribute {name!r}")
-    return getattr(import_module(f"workbench.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted((*globals(), *_HOMES))
+__all__ = [
+    "LENSES",
+    "Frame",
+    "Landscape",
+    "Schedule",
+    "ScoreModel",
+    "Subject",
+    "card",
+    "find_directions",
+    "find_path",
+    "generate",
+    "invert",
+    "known_answer",
+    "load_images",
+    "load_judge",
+    "load_model",
+    "load_result",
+    "load_world",
+    "log_likelihood",
+    "measure_deviation",
+    "open_subject",
+    "read_image",
+    "record",
+    "record_artifact",
+    "resolve_device",
+    "sample",
+    "save_result",
+    "score",
+    "show_progress",
+    "transport",
+]

@@ -14,10 +14,13 @@ from torch import Tensor
 
 from workbench.data import load_images, read_image
 from workbench.devices import resolve_device
+from workbench.embeddings import Identity
 from workbench.errors import SettingError
+from workbench.fields import Field, Window, measure_field
 from workbench.models import ExactScore, Frame, Landscape, LevelLandscape, ScoreModel
 from workbench.types import Points
 from workbench.worlds import World, load_world
+from workbench.worlds.answers import known_answer
 from workbench.zoo import load_model
 
 FLOWING = ("mep", "transport", "principal")
@@ -120,6 +123,56 @@ class Subject:
         """
         return self.point(start or self.start), self.point(end or self.end)
 
+    def points(self, text: str) -> Points | None:
+        """The points of a text with semicolons between; None for an empty text.
+
+        Raises:
+            SettingError: If a part names no point.
+        """
+        parts = [part for part in text.split(";") if part.strip()]
+        return torch.stack([self.point(part) for part in parts]) if parts else None
+
+    def field(self, sigma: float = 0.0, *, size: int = 128) -> Field | None:
+        """The energy over the plane of a two-dimensional world, the ground that paths are drawn on.
+
+        Args:
+            sigma: Noise level.
+            size: Grid points along the longer side.
+
+        Returns:
+            The field, or None where the energy is unknown or the space is no plane.
+        """
+        landscape = self.landscape(sigma)
+        if landscape is None or self.world is None or self.frame.dim != 2:
+            return None
+        low_x, high_x, low_y, high_y = self.world.facts.window
+        longer = max(high_x - low_x, high_y - low_y)
+        columns, rows = (max(16, round(size * side / longer)) for side in (high_x - low_x, high_y - low_y))
+        return measure_field(
+            landscape.energy,
+            Identity(),
+            Window((low_x, high_x), (low_y, high_y)),
+            columns=columns,
+            rows=rows,
+            title="V" if isinstance(self.model, Landscape) else "−log p",
+            unit=landscape.unit,
+            like=torch.empty(0, device=self.device, dtype=self.dtype),
+        )
+
+    def reference_path(self, near: Points) -> Points | None:
+        """The known path between the ends of a path, where the world knows one; else None.
+
+        Args:
+            near: Nodes of a path, shape (count, dim); of several known routes the closest is meant.
+
+        Returns:
+            A fine polyline, shape (corners, dim).
+        """
+        answer = known_answer(self.world, near[0], near[-1], near=near) if self.world is not None else None
+        if answer is None or not answer.between_minima:
+            return None
+        return self.world.reference_path(answer.route.name)
+
     def _placed(self, point: Tensor) -> Tensor:
         return point.to(device=self.device, dtype=self.dtype)
 
@@ -138,7 +191,7 @@ def open_subject(
     model: str | Path = "fashion",
     condition: int | str | None = None,
     device: str | torch.device = "cpu",
-    dtype: torch.dtype | None = None,
+    dtype: str | torch.dtype | None = None,
 ) -> Subject:
     """The world or the model of that name, with its points.
 
@@ -147,7 +200,7 @@ def open_subject(
         model: Name of a shipped model, or a folder that holds one.
         condition: Class to bind; None for the null class.
         device: As for `resolve_device`.
-        dtype: Type to compute in; float64 for worlds and float32 for networks if not given.
+        dtype: Type to compute in, or its name; float64 for worlds and float32 for networks if empty.
 
     Returns:
         The subject.
@@ -161,9 +214,9 @@ def open_subject(
         known = load_world(world)
         frame = known.frame if isinstance(known, ExactScore) else Frame(known.name, (known.dim,), 0.0, 0.0)
         ends = {"start": known.facts.start, "end": known.facts.end}
-        precision = dtype or torch.float64
+        precision = _dtype_named(dtype) or torch.float64
         return Subject(known, frame, "start", "end", None, ends, known, place, precision)
-    precision = dtype or torch.float32
+    precision = _dtype_named(dtype) or torch.float32
     network = load_model(model, condition=condition, device=place, dtype=precision)
     frame = network.frame
     choices = real_samples(frame)
@@ -185,6 +238,15 @@ def real_samples(frame: Frame) -> Points | None:
     except SettingError:
         return None
     return images.points if tuple(images.shape) == frame.shape else None
+
+
+def _dtype_named(name: str | torch.dtype | None) -> torch.dtype | None:
+    if not name or isinstance(name, torch.dtype):
+        return name or None
+    found = getattr(torch, name, None)
+    if found not in (torch.float32, torch.float64):
+        raise SettingError(f"dtype {name!r}", "float32 or float64", "float64")
+    return found
 
 
 def _numbers(text: str) -> list[float]:

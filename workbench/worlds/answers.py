@@ -104,3 +104,19 @@ def known_answer(
     start_energy = energies[len(route.saddles)]
     at_minima = bool(torch.allclose(ends, minima, atol=1e-6))
     return KnownAnswer(route, float(energies.max() - start_energy), at_minima, turned)
+
+
+def measure_deviation(world: World, path: Points) -> float | None:
+    """Largest distance of a path's nodes to the known path between the same ends.
+
+    Args:
+        world: The world, at zero noise.
+        path: Nodes, shape (count, dim), the first and last at minima of the world.
+
+    Returns:
+        The distance in the data's unit, or None where no known route joins the ends, or the ends are no minima.
+    """
+    answer = known_answer(world, path[0], path[-1], near=path)
+    if answer is None or not answer.between_minima:
+        return None
+    return float(deviation(path, world.reference_path(answer.route.name).to(path)).max())
