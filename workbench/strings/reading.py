@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from workbench.curves import Curve, arc_knots, tangents_at_nodes
@@ -345,7 +346,9 @@ def _modes(curve, ground, meter, extrema) -> tuple[Nodes | None, Tensor | None]:
     return kept, values[1:] - values[0]
 
 
-def deviation_between(points: Nodes, path: Nodes) -> Scalars:
+def deviation_between(
+    points: Float[Tensor, "count dim"], path: Float[Tensor, "corners dim"]
+) -> Float[Tensor, " count"]:
     """Distance of each point to a polyline.
 
     Args:
