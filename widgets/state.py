@@ -28,7 +28,7 @@ class PathState:
         sigma: Noise level of the static string, in the data's unit; None for the regime's own.
         nodes: Images on the string.
         gamma: Weight of the score against the flow.
-        temperature: 0 for the minimum-energy path, 1 for the density itself.
+        temperature: T of a principal curve, 1 for the density itself; 0 for the regime's own.
         seed: Seed of whatever draws.
         device: Device to compute on.
     """

@@ -54,7 +54,7 @@ class Subject:
     @property
     def regimes(self) -> tuple[str, ...]:
         """Regimes of path that it has."""
-        return (*FLOWING, "static") if self.flows else ("static",)
+        return (*FLOWING, "static") if self.flows else ("static", "principal")
 
     @property
     def pictures(self) -> bool:

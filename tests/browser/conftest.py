@@ -36,7 +36,9 @@ def pytest_collection_modifyitems(items):
         if Path(__file__).parent in Path(item.fspath).parents:
             item.add_marker(pytest.mark.browser)
             if CHROMIUM is None:
-                item.add_marker(pytest.mark.skip(reason="no Chromium on this machine: apt-get install chromium"))
+                item.add_marker(
+                    pytest.mark.skip(reason="no Chromium on this machine: apt-get install chromium")
+                )
 
 
 def free_port() -> int:
@@ -51,7 +53,12 @@ def serving(command: list[str], *, environment: dict[str, str], ready: str, log:
     """Run a server until the block ends; it counts as up when `ready` answers."""
     with log.open("w") as out:
         server = subprocess.Popen(
-            command, env=environment, stdout=out, stderr=subprocess.STDOUT, cwd=log.parent, start_new_session=True
+            command,
+            env=environment,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            cwd=log.parent,
+            start_new_session=True,
         )
         try:
             for _ in range(480):
@@ -119,10 +126,21 @@ def page_server(tmp_path_factory) -> Callable[[str], object]:
     def serve(script: str) -> Iterator[tuple[str, Path]]:
         folder, port = tmp_path_factory.mktemp("page"), free_port()
         (folder / "page.py").write_text(script)
-        command = [sys.executable, "-m", "panel", "serve", "page.py", "--address", "127.0.0.1", "--port", str(port)]
+        command = [
+            sys.executable,
+            "-m",
+            "panel",
+            "serve",
+            "page.py",
+            "--address",
+            "127.0.0.1",
+            "--port",
+            str(port),
+        ]
         command += ["--allow-websocket-origin", f"127.0.0.1:{port}"]
         address, log = f"http://127.0.0.1:{port}", folder / "page.log"
-        with serving(command, environment=server_environment(dict(os.environ)), ready=f"{address}/page", log=log):
+        ready = f"{address}/static/js/bokeh.min.js"  # the page itself would start a session at every try
+        with serving(command, environment=server_environment(dict(os.environ)), ready=ready, log=log):
             yield f"{address}/page", log
 
     return serve
@@ -141,13 +159,13 @@ def chromium():
 
 @pytest.fixture
 def page(chromium):
-    """A fresh page that remembers what it asked of other hosts in `page.outside` and its errors in `page.problems`."""
+    """A fresh page; `outside` holds what it asked of other hosts, `problems` its errors."""
     context = chromium.new_context(viewport={"width": 1280, "height": 1180})
     made = context.new_page()
     made.outside, made.problems = [], []
     inside = ("http://127.0.0.1:", "ws://127.0.0.1:", "data:", "blob:")
     made.on("request", lambda r: None if r.url.startswith(inside) else made.outside.append(r.url))
-    made.on("pageerror", lambda error: made.problems.append((str(error) + " | " + (error.stack or ""))[:600]))
+    made.on("pageerror", lambda error: made.problems.append(f"{error} {error.stack}"[:600]))
     yield made
     context.close()
 
@@ -172,7 +190,8 @@ def run_notebook(page) -> Callable[[str], None]:
     def run(address: str) -> None:
         page.goto(address, wait_until="domcontentloaded")
         page.wait_for_function(
-            """() => { const w = window.jupyterapp?.shell.currentWidget, k = w?.sessionContext?.session?.kernel;
+            """() => { const w = window.jupyterapp?.shell.currentWidget;
+            const k = w?.sessionContext?.session?.kernel;
             return k && k.connectionStatus === 'connected' && k.status === 'idle' }""",
             timeout=120_000,
         )

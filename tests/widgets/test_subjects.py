@@ -26,8 +26,8 @@ def test_every_world_has_a_ground(name):
     assert field.title in ("V", "−log p")
 
 
-def test_landscapes_have_only_the_static_string():
-    assert open_subject(PathState(world="muller_brown")).regimes == ("static",)
+def test_landscapes_have_the_regimes_that_need_no_noise():
+    assert open_subject(PathState(world="muller_brown")).regimes == ("static", "principal")
     assert "mep" in open_subject(PathState(world="ring")).regimes
 
 

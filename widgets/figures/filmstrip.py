@@ -1,0 +1,103 @@
+"""The filmstrip of a path: samples at equal arc length, and under them how far apart they are."""
+
+import plotly.graph_objects as go
+import torch
+from torch import Tensor
+
+from widgets.figures.images import is_picture, pixels_of, png_uri
+from widgets.figures.status import dress, sentence, status_line
+from widgets.theme import SIZES, Theme, theme_of
+from workbench.lenses.paths import PathResult
+from workbench.models import Frame
+
+
+def filmstrip_figure(
+    result: PathResult,
+    frame: Frame,
+    *,
+    frames: int = 9,
+    theme: str | Theme = "light",
+    width: int | None = None,
+) -> go.Figure:
+    """Samples at equal arc length along a path with the steps between them as bars.
+
+    Bars of one height say that the path is even; a bar that stands out says where the samples jump. The steps
+    are chords, so that a path which bends between two samples has a step shorter than its share of the arc.
+
+    Args:
+        result: The path.
+        frame: The model's frame: shape and value range of a sample.
+        frames: Samples to show, ends included.
+        theme: Name or theme.
+        width: Pixels.
+
+    Returns:
+        One trace "step" and one picture a sample; a sentence where samples are no pictures.
+    """
+    look = theme_of(theme)
+    if not is_picture(frame.shape):
+        return sentence(f"Samples of {frame.name} are points, not pictures: the map shows them.", theme=look)
+    points, places = at_equal_arc(result, frames)
+    steps = (points[1:] - points[:-1]).norm(dim=-1)
+    middles = [float(place) for place in 0.5 * (places[1:] + places[:-1])]
+    gap = 1.0 / (frames - 1)
+    drawing = go.Figure()
+    drawing.add_bar(
+        x=middles,
+        y=[float(step) for step in steps],
+        width=0.8 * gap,
+        name="step",
+        marker=dict(color=look.path),
+        showlegend=False,
+        hovertemplate="step %{y:.4g}<extra></extra>",
+    )
+    for k, picture in enumerate(pixels_of(points, frame.shape, frame.value_range)):
+        drawing.add_layout_image(
+            source=png_uri(picture),
+            name=f"frame {k}",
+            xref="x",
+            yref="paper",
+            x=float(places[k]),
+            y=1.0,
+            sizex=0.94 * gap,
+            sizey=0.54,
+            xanchor="center",
+            yanchor="top",
+            sizing="contain",
+            layer="above",
+        )
+    drawing.update_xaxes(
+        title_text="share of the arc length",
+        range=[-0.55 * gap, 1 + 0.55 * gap],
+        showgrid=False,
+        zeroline=False,
+    )
+    drawing.update_yaxes(
+        title_text="step |Δx|", range=[0, 1.15 * float(steps.max()) or 1.0], domain=[0.0, 0.4], nticks=4
+    )
+    return dress(
+        drawing,
+        title="Along the path at equal arc length",
+        subtitle=f"{frames} samples on the spline through {len(result.curve.points)} nodes; "
+        "bars: distance between neighbours, data units",
+        status=status_line(result.report, result.provenance),
+        trusted=result.report.converged,
+        theme=look,
+        width=width,
+        height=SIZES.strip_height + 70,
+    )
+
+
+def at_equal_arc(result: PathResult, frames: int) -> tuple[Tensor, Tensor]:
+    """Points of the path at equal shares of its arc, both ends included.
+
+    Args:
+        result: The path; its nodes lie at equal arc.
+        frames: How many points.
+
+    Returns:
+        Points (frames, dim) and their shares (frames,).
+    """
+    points = result.curve.points
+    shares = torch.linspace(0, 1, frames, dtype=points.dtype, device=points.device)
+    return result.curve(shares), shares

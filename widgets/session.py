@@ -1,0 +1,306 @@
+"""The session behind a path view: its state, its subject, what it computes, and what its picture shows.
+
+It knows no host. A notebook's view and a page's both hold one, so that they compute and draw the same.
+"""
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from widgets.canvas.scene import (
+    Gesture,
+    Handle,
+    Stroke,
+    field_traits,
+    handle_traits,
+    stroke_traits,
+    thumb_traits,
+    window_traits,
+)
+from widgets.figures.images import pixels_of
+from widgets.figures.paths import projection_line
+from widgets.scheduling import Progress, Speed
+from widgets.state import PathState
+from widgets.subjects import Subject, open_subject
+from widgets.theme import Theme, theme_of
+from workbench.errors import SettingError
+from workbench.fields import Field
+from workbench.lenses.paths import PathResult, find_path
+from workbench.worlds.answers import KnownAnswer, known_answer
+from workbench.worlds.reference import deviation
+
+COARSE_NODES = 17
+"""Images of a coarse answer."""
+COARSE_PICTURES = 9
+"""The same for samples that are pictures, whose models cost more."""
+COARSE_STEPS = 10
+"""Steps of its evolution."""
+COARSE_GAMMA = 4.0
+"""Largest effort of its relaxation, whose cost grows with the square."""
+COARSE_TOL = 1e-3
+"""Accuracy of its static string."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A path, and what is known about it.
+
+    Attributes:
+        state: What was asked.
+        speed: "coarse" or "full".
+        result: The path.
+        exact: The exact answer; None where nothing is known.
+        reference: Nodes of the exact path between the world's own ends; None where it is not known.
+        deviation: Largest distance of an image to the exact path, in data units.
+        seconds: Time that the computation took.
+    """
+
+    state: PathState
+    speed: Speed
+    result: PathResult
+    exact: KnownAnswer | None
+    reference: Tensor | None
+    deviation: float | None
+    seconds: float
+
+    @property
+    def barrier_error(self) -> float | None:
+        """Barrier found minus the exact one, in the energy's unit."""
+        return None if self.exact is None else float(self.result.barrier.value) - self.exact.barrier
+
+
+class PathSession:
+    """One user's look at paths in one subject.
+
+    Args:
+        state: What to look at and how; ends that are empty become the subject's own.
+        subject: The subject, if it is at hand; else the one that the state names.
+    """
+
+    def __init__(self, state: PathState, subject: Subject | None = None) -> None:
+        self.subject = open_subject(state) if subject is None else subject
+        if state.regime not in self.subject.regimes:
+            state = state.but(regime=self.subject.regimes[0])
+        self.state = state.but(start=state.start or self.subject.start, end=state.end or self.subject.end)
+        self._grounds: dict[float, Field | None] = {}
+        self._lock = threading.Lock()
+
+    def moved(self, handle: str, x: float, y: float) -> PathState:
+        """The state after a point was put to a place of the picture.
+
+        Args:
+            handle: "start", "end" or "via 0", "via 1", ...
+            x: Abscissa.
+            y: Ordinate.
+        """
+        text = self.subject.text_at(x, y)
+        if handle in ("start", "end"):
+            return self.state.but(**{handle: text})
+        vias = list(self.state.vias)
+        vias[_via_row(handle, vias)] = text
+        return self.state.but(via="; ".join(vias))
+
+    def with_via(self, x: float, y: float) -> PathState:
+        """The state with one more point to lead the path through, sorted along the line between the ends."""
+        texts = [*self.state.vias, self.subject.text_at(x, y)]
+        start, end = self.subject.point(self.state.start), self.subject.point(self.state.end)
+        texts.sort(key=lambda text: float((self.subject.point(text) - start) @ (end - start)))
+        return self.state.but(via="; ".join(texts))
+
+    def without_via(self, handle: str) -> PathState:
+        """The state without one of its via points."""
+        vias = list(self.state.vias)
+        del vias[_via_row(handle, vias)]
+        return self.state.but(via="; ".join(vias))
+
+    def after(self, gesture: Gesture) -> tuple[PathState, Speed] | None:
+        """What a gesture asks for: a state and a speed, or None if it asks for nothing yet.
+
+        Raises:
+            WorkbenchError: If it leads to no valid state.
+            LookupError: If it names a point that is not there.
+        """
+        if gesture.kind == "start":
+            return None
+        if gesture.kind == "add":
+            return self.with_via(gesture.x, gesture.y), "full"
+        if gesture.kind == "remove":
+            return self.without_via(gesture.id), "full"
+        return self.moved(gesture.id, gesture.x, gesture.y), "coarse" if gesture.kind == "move" else "full"
+
+    # -- computing
+
+    def solve(self, state: PathState, speed: Speed, cancel: threading.Event, progress: Progress) -> Answer:
+        """Find the path that a state asks for, and compare it with the exact answer where there is one."""
+        began = time.monotonic()
+        subject = self.subject
+        start, end = subject.point(state.start), subject.point(state.end)
+        if bool((start == end).all()):
+            raise SettingError("two equal ends", "two different points", "moving one of them")
+        vias = [subject.point(text) for text in state.vias]
+        result = find_path(
+            subject.model,
+            start,
+            end,
+            regime=state.regime,
+            sigma=state.sigma,
+            via=torch.stack(vias) if vias else None,
+            generator=torch.Generator(start.device).manual_seed(state.seed),
+            progress=progress,
+            cancel=cancel,
+            **self._settings(state, speed),
+        )
+        exact, reference, off = self._compare(state, result)
+        return Answer(state, speed, result, exact, reference, off, time.monotonic() - began)
+
+    def _settings(self, state: PathState, speed: Speed) -> dict[str, Any]:
+        """Settings of the solver at a speed."""
+        settings: dict[str, Any] = {"nodes": state.nodes}
+        if state.regime in ("mep", "principal"):
+            settings["gamma"] = state.gamma
+        if state.regime == "principal" and state.temperature > 0:
+            settings["temperature"] = state.temperature
+        if speed == "coarse":
+            settings.update(nodes=min(state.nodes, COARSE_NODES), polish=False, measure_share=False)
+            if state.regime == "static":
+                settings["tol"] = COARSE_TOL
+            else:
+                settings.update(steps=COARSE_STEPS, gamma=min(state.gamma, COARSE_GAMMA))
+            if self.subject.pictures:
+                settings.update(nodes=min(state.nodes, COARSE_PICTURES))
+                if state.regime != "static":
+                    settings.update(steps=COARSE_STEPS // 2, solver="heun")
+        return settings
+
+    def _compare(
+        self, state: PathState, result: PathResult
+    ) -> tuple[KnownAnswer | None, Tensor | None, float | None]:
+        world = self.subject.world
+        if world is None or result.sigma > 0 or state.regime not in ("mep", "static"):
+            return None, None, None
+        points = result.curve.points
+        exact = known_answer(world, points[0], points[-1], near=points)
+        if exact is None:
+            return None, None, None
+        reference = world.reference_path(exact.route.name).to(points)
+        off = float(deviation(points, reference).max()) if exact.between_minima else None
+        return exact, reference, off
+
+    def ground(self, sigma: float) -> Field | None:
+        """The field under the path at a noise level, kept once measured."""
+        with self._lock:
+            if sigma not in self._grounds:
+                if len(self._grounds) > 32:
+                    self._grounds.clear()
+                self._grounds[sigma] = self.subject.ground(sigma)
+            return self._grounds[sigma]
+
+    # -- showing
+
+    def handles(self, state: PathState | None = None) -> dict[str, Any]:
+        """Trait values of the points that can be dragged."""
+        state = state or self.state
+        texts = [
+            ("start", state.start),
+            *((f"via {k}", text) for k, text in enumerate(state.vias)),
+            ("end", state.end),
+        ]
+        handles = []
+        for name, text in texts:
+            x, y = self.subject.coords(text)
+            label = f"{name} (image {text})" if self.subject.choices is not None and text.isdigit() else name
+            handles.append(Handle(name, label, x, y, name.split()[0]))
+        return handle_traits(handles)
+
+    def empty_scene(self, theme: str | Theme) -> dict[str, Any]:
+        """Trait values of the picture before there is an answer."""
+        subject = self.subject
+        strokes = self._samples(theme_of(theme))
+        return {
+            **window_traits(subject.window, subject.section.axes),
+            **field_traits(self.ground(self.state.sigma or 0.0)),
+            **stroke_traits(strokes),
+            **self.handles(),
+            "caption": f"{subject.frame.name}, {subject.section.name}, with movable ends",
+            "can_add": True,
+        }
+
+    def scene(self, answer: Answer, theme: str | Theme) -> dict[str, Any]:
+        """Trait values of the picture of an answer; the points stay where the user has them."""
+        look, section, result = theme_of(theme), self.subject.section, answer.result
+        strokes = self._samples(look)
+        if answer.speed == "full":
+            strokes.append(
+                Stroke(
+                    "straight line", section.encode(result.lerp.points), look.straight, width=1.6, dash="6 5"
+                )
+            )
+            if result.slerp is not None:
+                coords = section.encode(result.slerp.points)
+                strokes.append(Stroke("slerp", coords, look.slerp, width=1.8, dash="2 4"))
+            if answer.reference is not None:
+                strokes.append(
+                    Stroke("exact path", section.encode(answer.reference[::8]), look.exact, width=1.5)
+                )
+            if result.walkers is not None:
+                flat = result.walkers.reshape(-1, result.walkers.shape[-1])
+                strokes.append(
+                    Stroke("walkers", section.encode(flat), look.walkers, "dots", 2.0, opacity=0.5)
+                )
+        strokes.append(Stroke("path", section.encode(result.curve.points), look.path, nodes=2.6, halo=True))
+        saddles = [barrier.saddle for barrier in result.barriers if barrier.saddle is not None]
+        if saddles and answer.speed == "full":
+            strokes.append(
+                Stroke("saddles", section.encode(torch.stack(saddles)), look.saddle, "crosses", 5.0)
+            )
+        traits = {**field_traits(self.ground(result.sigma)), **stroke_traits(strokes)}
+        if self.subject.pictures:
+            frame = self.subject.frame
+            pixels = pixels_of(result.curve.points, frame.shape, frame.value_range)
+            traits.update(
+                thumb_traits(pixels if pixels.ndim == 3 else pixels.mean(-1).astype("uint8"), "path")
+            )
+        return traits
+
+    def _samples(self, look: Theme) -> list[Stroke]:
+        """The samples that ends can be, as a cloud under everything."""
+        if self.subject.choices is None:
+            return []
+        places = self.subject.section.encode(self.subject.choices)
+        return [Stroke("real images", places, look.muted, "dots", 2.0, opacity=0.35)]
+
+    def facts(self, answer: Answer) -> list[tuple[str, str]]:
+        """What a view says about an answer beside its figures: name and value, ready to print."""
+        result = answer.result
+        rows = [
+            ("barrier", str(result.barrier)),
+            ("length", str(result.length)),
+            ("spacing max/min", f"{float(result.spacing_ratio):.4f}"),
+        ]
+        if answer.exact is not None:
+            rows.append(
+                (
+                    "exact barrier",
+                    f"{answer.exact.barrier:.6g} {result.energy_unit} ({answer.exact.route.name})",
+                )
+            )
+            rows.append(("error", f"{answer.barrier_error:+.2e} {result.energy_unit}"))
+        if answer.deviation is not None:
+            rows.append(("largest distance to the exact path", f"{answer.deviation:.2e}"))
+        if max(result.round_trip) > 0:
+            rows.append(("round trip of the ends", f"{float(max(result.round_trip)):.1e}"))
+        rows.append(("projection", projection_line(self.subject.section, result.curve.points)))
+        rows.append(("time", f"{1000 * answer.seconds:.0f} ms, {answer.speed}"))
+        return rows
+
+
+def _via_row(handle: str, vias: list[str]) -> int:
+    """Which via point a handle is."""
+    names = [f"via {k}" for k in range(len(vias))]
+    if handle not in names:
+        raise SettingError(f"no point {handle!r}", f"one of {', '.join(('start', 'end', *names))}")
+    return names.index(handle)

@@ -1,0 +1,7 @@
+"""Views: one box of controls, map and figures a lens. A new view is one more entry here."""
+
+from widgets.views.paths import PathExplorer
+
+VIEWS: tuple[type, ...] = (PathExplorer,)
+
+__all__ = ["VIEWS", "PathExplorer"]
