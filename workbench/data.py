@@ -17,6 +17,7 @@ References:
 import gzip
 import math
 import os
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -225,15 +226,16 @@ def read_idx(path: str | Path) -> np.ndarray:
     try:
         raw = path.read_bytes()
         raw = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise DataError(
             f"an unreadable file {path} ({error})", "an IDX file", "downloading it again"
         ) from error
     if len(raw) < 4 or raw[:3] != b"\x00\x00\x08":
         raise DataError(f"{path} starting with bytes {raw[:4].hex()}", "an IDX file of bytes (000008..)")
     header = 4 + 4 * raw[3]
-    shape = tuple(int(n) for n in np.frombuffer(raw[4:header], dtype=">u4"))
-    if len(shape) != raw[3] or len(raw) != header + math.prod(shape):
+    lengths = raw[4:header].ljust(4 * raw[3], b"\0")  # a header that is cut short declares no values
+    shape = tuple(int(n) for n in np.frombuffer(lengths, dtype=">u4"))
+    if len(raw) != header + math.prod(shape):
         raise DataError(
             f"{path} of {len(raw)} bytes",
             f"{header + math.prod(shape)} for the declared shape {shape}",

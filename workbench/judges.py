@@ -6,12 +6,12 @@ accuracy on held-out images stands in its card, because no sample can be judged 
 """
 
 import math
-from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from workbench.integrators import Progress
 from workbench.types import Points
 
 
@@ -58,7 +58,7 @@ def fit_judge(
     batch: int = 128,
     rate: float = 2e-3,
     shift: int = 1,
-    progress: Callable[[float, str], None] | None = None,
+    progress: Progress | None = None,
 ) -> Judge:
     """Train a judge on real images, each batch shifted by a random offset, with a cosine rate.
 

@@ -201,6 +201,7 @@ def measure_images(
     count: int = 1000,
     steps: int = 18,
     generator: torch.Generator,
+    denoising: bool = True,
 ) -> dict[str, Estimate]:
     """Every figure of an image model: conditional samples, null-class samples and denoising.
 
@@ -212,6 +213,7 @@ def measure_images(
         count: Samples, shared among the classes, and as many of the null class.
         steps: Levels of the sampler.
         generator: Source of all randomness.
+        denoising: Whether to measure the denoising error too.
 
     Returns:
         Name of each figure to its value.
@@ -242,7 +244,7 @@ def measure_images(
         figures["frechet_real"] = measure_frechet(judge, other, reference, generator=generator)
     figures["neighbours_conditional"] = measure_neighbours(asked, train.points, reference)
     figures["neighbours_null"] = measure_neighbours(free, train.points, reference)
-    return figures | measure_levels(model, held_out, generator=generator)
+    return figures | (measure_levels(model, held_out, generator=generator) if denoising else {})
 
 
 DENOISING_LEVELS = (0.05, 0.2, 0.5, 1.0, 3.0)

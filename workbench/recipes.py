@@ -9,7 +9,6 @@ round-off on one machine and to the spread of training between machines.
 import argparse
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,11 @@ import torch
 
 from workbench.data import FASHION_CLASSES, TOYS, draw_toy, load_images
 from workbench.errors import WorkbenchError
+from workbench.integrators import Cancel, Progress
 from workbench.judges import Judge, fit_judge
 from workbench.quality import measure_accuracy
 from workbench.report import versions_in_use
-from workbench.training import Cancel, FitResult, TrainSettings, fit_denoiser
+from workbench.training import FitResult, TrainSettings, fit_denoiser
 from workbench.types import Points
 from workbench.zoo import build_net, save_model
 
@@ -139,7 +139,7 @@ RECIPES: dict[str, Recipe] = {
             classes=FASHION_CLASSES,
             network={"kind": "unet", "side": 28, "channels": 32, "deep": 64, "classes": 10, "data_std": 0.5},
             settings=TrainSettings(
-                steps=20_000,
+                steps=14_000,
                 batch=64,
                 rate=2e-3,
                 decay=0.3,
@@ -200,7 +200,7 @@ def follow(
     recipe: Recipe,
     *,
     checkpoint: Path | None = None,
-    progress: Callable[[float, str], None] | None = None,
+    progress: Progress | None = None,
     cancel: Cancel | None = None,
 ) -> FitResult:
     """Train the denoiser of a recipe.

@@ -24,10 +24,8 @@ import copy
 import json
 import os
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
 
 import torch
 from jaxtyping import Float, Int
@@ -36,15 +34,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from workbench.errors import DataError, SettingError, ShapeError
+from workbench.integrators import Cancel, Progress
 from workbench.nets import Denoiser, precondition
-
-
-class Cancel(Protocol):
-    """Anything that says whether to stop, such as a `threading.Event`."""
-
-    def is_set(self) -> bool:
-        """True once the work is to stop."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +143,7 @@ def fit_denoiser(
     generator: torch.Generator,
     checkpoint: Path | None = None,
     checkpoint_every: int = 500,
-    progress: Callable[[float, str], None] | None = None,
+    progress: Progress | None = None,
     cancel: Cancel | None = None,
 ) -> FitResult:
     """Train a denoiser, going on from a checkpoint if there is one.
@@ -284,7 +275,7 @@ class _Run:
             state["step"].fill_(step)
         return step
 
-    def _check_settings(self, path: Path, step: int, saved: dict[str, float]) -> None:
+    def _check_settings(self, path: Path, step: int, saved: dict) -> None:
         """Refuse a checkpoint whose past the present settings would not have made."""
         wanted = asdict(self.settings)
         changed = [name for name in wanted if name != "steps" and wanted[name] != saved.get(name)]

@@ -1,0 +1,67 @@
+"""The sampler against a flow that is known: one normal distribution, where every path is a stretch."""
+
+import math
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+
+from tests.oracles import nets as oracle
+from workbench.errors import SettingError
+from workbench.models import Frame, expand_sigma
+from workbench.sampling import karras_levels, sample
+
+
+@dataclass(frozen=True)
+class Normal:
+    """Data N(mean, std^2 I): D is linear, and the ODE keeps (y - mean) / sqrt(std^2 + sigma^2)."""
+
+    std: float = 0.4
+    mean: float = 1.5
+    calls: list[int] = field(default_factory=list)
+
+    @property
+    def frame(self) -> Frame:
+        return Frame("normal", (2,), 0.002, 20.0)
+
+    def denoise(self, y, sigma):
+        self.calls.append(len(y))
+        level = expand_sigma(y, sigma) ** 2
+        return self.mean + self.std**2 / (self.std**2 + level) * (y - self.mean)
+
+
+@pytest.mark.parametrize("i", [0, 1, 9, 17])
+def test_levels(i):
+    levels = karras_levels(18, 0.002, 80.0)
+    assert levels[i].item() == pytest.approx(oracle.karras_level(i, 18, 0.002, 80.0), rel=1e-12)
+    assert levels[-1] == 0
+    assert len(levels) == 19
+
+
+def error(steps: int) -> float:
+    model, start = Normal(), torch.Generator().manual_seed(3)
+    noise = 20.0 * torch.randn(50, 2, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    exact = model.mean + (noise - model.mean) * model.std / math.hypot(model.std, 20.0)
+    return (sample(model, 50, steps=steps, generator=start, dtype=torch.float64) - exact).abs().max().item()
+
+
+def test_samples_follow_the_exact_flow():
+    assert error(80) < 2e-3
+
+
+def test_order_of_convergence_is_two():
+    order = math.log2(error(40) / error(80))
+    assert order > 1.8
+
+
+def test_cost_is_two_calls_a_step_less_one(generator):
+    model = Normal()
+    sample(model, 5, steps=7, generator=generator)
+    assert sum(model.calls) == 5 * (2 * 7 - 1)
+
+
+def test_settings_out_of_range(generator):
+    with pytest.raises(SettingError, match="expected at least 2 steps"):
+        sample(Normal(), 3, steps=1, generator=generator)
+    with pytest.raises(SettingError, match="0 < sigma_min < sigma_max"):
+        karras_levels(5, 2.0, 1.0)
