@@ -24,8 +24,8 @@ from widgets.canvas.scene import (
 from widgets.figures.images import pixels_of
 from widgets.figures.paths import projection_line
 from widgets.scheduling import Progress, Speed
+from widgets.stage import Stage, open_stage
 from widgets.state import PathState
-from widgets.subjects import Subject, open_subject
 from widgets.theme import Theme, theme_of
 from workbench.errors import SettingError
 from workbench.fields import Field
@@ -77,15 +77,16 @@ class PathSession:
     """One user's look at paths in one subject.
 
     Args:
-        state: What to look at and how; ends that are empty become the subject's own.
-        subject: The subject, if it is at hand; else the one that the state names.
+        state: What to look at and how; entries that are empty become the subject's own.
+        stage: The subject and its picture, if they are at hand; else those that the state names.
     """
 
-    def __init__(self, state: PathState, subject: Subject | None = None) -> None:
-        self.subject = open_subject(state) if subject is None else subject
-        if state.regime not in self.subject.regimes:
-            state = state.but(regime=self.subject.regimes[0])
-        self.state = state.but(start=state.start or self.subject.start, end=state.end or self.subject.end)
+    def __init__(self, state: PathState, stage: Stage | None = None) -> None:
+        self.stage = open_stage(state) if stage is None else stage
+        self.subject = self.stage.subject
+        start, end = self.stage.first_ends()
+        regime = state.regime if state.regime in self.subject.regimes else self.subject.regimes[0]
+        self.state = state.but(start=state.start or start, end=state.end or end, regime=regime)
         self._grounds: dict[float, Field | None] = {}
         self._lock = threading.Lock()
 
@@ -97,7 +98,7 @@ class PathSession:
             x: Abscissa.
             y: Ordinate.
         """
-        text = self.subject.text_at(x, y)
+        text = self.stage.text_at(x, y)
         if handle in ("start", "end"):
             return self.state.but(**{handle: text})
         vias = list(self.state.vias)
@@ -106,7 +107,7 @@ class PathSession:
 
     def with_via(self, x: float, y: float) -> PathState:
         """The state with one more point to lead the path through, sorted along the line between the ends."""
-        texts = [*self.state.vias, self.subject.text_at(x, y)]
+        texts = [*self.state.vias, self.stage.text_at(x, y)]
         start, end = self.subject.point(self.state.start), self.subject.point(self.state.end)
         texts.sort(key=lambda text: float((self.subject.point(text) - start) @ (end - start)))
         return self.state.but(via="; ".join(texts))
@@ -141,14 +142,13 @@ class PathSession:
         start, end = subject.point(state.start), subject.point(state.end)
         if bool((start == end).all()):
             raise SettingError("two equal ends", "two different points", "moving one of them")
-        vias = [subject.point(text) for text in state.vias]
         result = find_path(
             subject.model,
             start,
             end,
             regime=state.regime,
             sigma=state.sigma,
-            via=torch.stack(vias) if vias else None,
+            via=subject.points(state.via),
             generator=torch.Generator(start.device).manual_seed(state.seed),
             progress=progress,
             cancel=cancel,
@@ -159,7 +159,7 @@ class PathSession:
 
     def _settings(self, state: PathState, speed: Speed) -> dict[str, Any]:
         """Settings of the solver at a speed."""
-        settings: dict[str, Any] = {"nodes": state.nodes}
+        settings: dict[str, Any] = {"nodes": state.nodes, "steps": state.steps}
         if state.regime in ("mep", "principal"):
             settings["gamma"] = state.gamma
         if state.regime == "principal" and state.temperature > 0:
@@ -169,11 +169,11 @@ class PathSession:
             if state.regime == "static":
                 settings["tol"] = COARSE_TOL
             else:
-                settings.update(steps=COARSE_STEPS, gamma=min(state.gamma, COARSE_GAMMA))
+                settings.update(steps=min(state.steps, COARSE_STEPS), gamma=min(state.gamma, COARSE_GAMMA))
             if self.subject.pictures:
                 settings.update(nodes=min(state.nodes, COARSE_PICTURES))
                 if state.regime != "static":
-                    settings.update(steps=COARSE_STEPS // 2, solver="heun")
+                    settings.update(steps=min(state.steps, COARSE_STEPS // 2), solver="heun")
         return settings
 
     def _compare(
@@ -196,7 +196,7 @@ class PathSession:
             if sigma not in self._grounds:
                 if len(self._grounds) > 32:
                     self._grounds.clear()
-                self._grounds[sigma] = self.subject.ground(sigma)
+                self._grounds[sigma] = self.stage.ground(sigma)
             return self._grounds[sigma]
 
     # -- showing
@@ -211,27 +211,27 @@ class PathSession:
         ]
         handles = []
         for name, text in texts:
-            x, y = self.subject.coords(text)
+            x, y = self.stage.coords(text)
             label = f"{name} (image {text})" if self.subject.choices is not None and text.isdigit() else name
             handles.append(Handle(name, label, x, y, name.split()[0]))
         return handle_traits(handles)
 
     def empty_scene(self, theme: str | Theme) -> dict[str, Any]:
         """Trait values of the picture before there is an answer."""
-        subject = self.subject
+        stage = self.stage
         strokes = self._samples(theme_of(theme))
         return {
-            **window_traits(subject.window, subject.section.axes),
+            **window_traits(stage.window, stage.section.axes),
             **field_traits(self.ground(self.state.sigma or 0.0)),
             **stroke_traits(strokes),
             **self.handles(),
-            "caption": f"{subject.frame.name}, {subject.section.name}, with movable ends",
+            "caption": f"{self.subject.frame.name}, {stage.section.name}, with movable ends",
             "can_add": True,
         }
 
     def scene(self, answer: Answer, theme: str | Theme) -> dict[str, Any]:
         """Trait values of the picture of an answer; the points stay where the user has them."""
-        look, section, result = theme_of(theme), self.subject.section, answer.result
+        look, section, result = theme_of(theme), self.stage.section, answer.result
         strokes = self._samples(look)
         if answer.speed == "full":
             strokes.append(
@@ -270,7 +270,7 @@ class PathSession:
         """The samples that ends can be, as a cloud under everything."""
         if self.subject.choices is None:
             return []
-        places = self.subject.section.encode(self.subject.choices)
+        places = self.stage.section.encode(self.subject.choices.to(self.stage.section.origin))
         return [Stroke("real images", places, look.muted, "dots", 2.0, opacity=0.35)]
 
     def facts(self, answer: Answer) -> list[tuple[str, str]]:
@@ -293,7 +293,7 @@ class PathSession:
             rows.append(("largest distance to the exact path", f"{answer.deviation:.2e}"))
         if max(result.round_trip) > 0:
             rows.append(("round trip of the ends", f"{float(max(result.round_trip)):.1e}"))
-        rows.append(("projection", projection_line(self.subject.section, result.curve.points)))
+        rows.append(("projection", projection_line(self.stage.section, result.curve.points)))
         rows.append(("time", f"{1000 * answer.seconds:.0f} ms, {answer.speed}"))
         return rows
 

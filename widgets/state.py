@@ -18,33 +18,39 @@ class PathState:
     """What to find a path in, between what, and how. JSON-able.
 
     Attributes:
-        model: A shipped model's name or a folder; unused where a world is named.
         world: A world's name; overrides the model.
+        model: A shipped model's name or a folder.
         start: First end: an index into the real test images, coordinates such as "-3,0", or a picture file;
             empty for the default.
         end: Last end.
         via: Points to lead the start string through, separated by semicolons.
-        regime: "mep", "transport", "principal" or "static".
+        regime: "mep", "transport", "principal" or "static"; empty for the subject's first.
         sigma: Noise level of the static string, in the data's unit; None for the regime's own.
         nodes: Images on the string.
-        gamma: Weight of the score against the flow.
+        steps: Steps of the flow.
+        gamma: Weight of the relaxation against the flow.
         temperature: T of a principal curve, 1 for the density itself; 0 for the regime's own.
-        seed: Seed of whatever draws.
+        compare: Whether the notebook finds the other regimes too; the view does not.
         device: Device to compute on.
+        dtype: "float32", "float64", or empty for the subject's own.
+        seed: Seed of whatever draws.
     """
 
-    model: str = "fashion"
     world: str = ""
+    model: str = "fashion"
     start: str = ""
     end: str = ""
     via: str = ""
-    regime: str = "mep"
+    regime: str = ""
     sigma: float | None = None
     nodes: int = 33
+    steps: int = 20
     gamma: float = 7.0
     temperature: float = 0.0
-    seed: int = 0
+    compare: bool = True
     device: str = "cpu"
+    dtype: str = ""
+    seed: int = 0
 
     def but(self, **changes: Any) -> "PathState":
         """The state with some entries changed."""
@@ -81,14 +87,15 @@ def state_from(values: Mapping[str, Any]) -> PathState:
             raise SettingError(f"unknown parameter {name!r}", f"one of {', '.join(_KINDS)}")
         kind = _KINDS[name]
         whole = isinstance(value, int) and not isinstance(value, bool)
-        if (kind is str and isinstance(value, str)) or (kind is int and whole):
-            known[name] = value
-        elif kind is not int and kind is not str and (whole or isinstance(value, float)):
-            known[name] = float(value)
-        elif value is None and kind is not str and kind is not int and kind is not float:
-            known[name] = None
+        if kind in (str, bool):
+            fits = isinstance(value, kind)
+        elif kind is int:
+            fits = whole
         else:
+            fits = whole or isinstance(value, float) or (value is None and kind is not float)
+        if not fits:
             raise SettingError(f"{name} = {value!r}", f"a value of kind {getattr(kind, '__name__', kind)}")
+        known[name] = float(value) if whole and kind is not int else value
     return PathState(**known)
 
 

@@ -1,6 +1,7 @@
 """The state of the path view: JSON and back, cell and back, and no code from a cell."""
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -21,10 +22,13 @@ states = st.builds(
     regime=st.sampled_from(["mep", "transport", "principal", "static"]),
     sigma=st.none() | numbers,
     nodes=st.integers(3, 201),
+    steps=st.integers(2, 2000),
     gamma=numbers,
     temperature=numbers,
     seed=st.integers(0, 2**31),
     device=texts,
+    compare=st.booleans(),
+    dtype=texts,
 )
 
 
@@ -83,3 +87,12 @@ def test_whole_numbers_become_floats_where_floats_are_meant():
 
 def test_via_points_are_listed():
     assert PathState(via="0,1; 2,3 ;").vias == ("0,1", "2,3")
+
+
+def test_the_cell_is_the_notebooks_own():
+    """Names and kinds of the state are those of the parameters cell of 10_paths, in its order."""
+    cells = json.loads((Path(__file__).parents[2] / "notebooks" / "10_paths.ipynb").read_text())["cells"]
+    cell = next("".join(c["source"]) for c in cells if "parameters" in c["metadata"].get("tags", []))
+    lines = [line.split("#")[0].split("=")[0].strip() for line in cell.splitlines() if ":" in line]
+    assert [line.split(" = ")[0] for line in cell_of(PathState()).splitlines()] == lines
+    assert state_of_cell(cell).model == "fashion"

@@ -27,12 +27,13 @@ from widgets.figures.paths import profile_figure
 from widgets.figures.status import sentence, status_line
 from widgets.scheduling import Outcome, Scheduler, sentence_of
 from widgets.session import Answer, PathSession
+from widgets.stage import Stage, stage_of, subject_of
 from widgets.state import PathState, cell_of, state_from, state_of_cell
-from widgets.subjects import Subject, subject_of
 from widgets.theme import SIZES, Theme, theme_of
 from workbench.errors import WorkbenchError
 from workbench.lenses.paths import PathResult
 from workbench.models import Landscape, ScoreModel
+from workbench.subjects import Subject
 from workbench.types import Points
 from workbench.worlds import WORLDS
 
@@ -341,7 +342,7 @@ def _sigma_control(subject: Subject, state: PathState) -> ipywidgets.FloatLogSli
 
 def _subject_and_values(
     subject: str | ScoreModel | Landscape, start: Place | None, end: Place | None, images: Points | None
-) -> tuple[Subject | None, dict[str, Any]]:
+) -> tuple[Stage | None, dict[str, Any]]:
     """The subject of an object, or the state's entry that names one, with the ends as text."""
     ends = {name: place for name, place in (("start", start), ("end", end)) if place is not None}
     if isinstance(subject, str):
@@ -352,7 +353,7 @@ def _subject_and_values(
     }
     made = subject_of(subject, choices=images, **points)
     texts = {name: _place_text(place) for name, place in ends.items() if name not in points}
-    return made, {"model": made.frame.name, **texts}
+    return stage_of(made), {"model": made.frame.name, **texts}
 
 
 def _place_text(place: Place) -> str:

@@ -127,8 +127,13 @@ def test_walkers_fade_and_do_not_hide_the_path(valley):
 
 def test_a_map_in_many_dimensions_names_its_slice_and_how_much_it_shows(valley):
     frame = torch.linalg.qr(torch.randn(5, 2, generator=torch.Generator().manual_seed(0))).Q
-    turn = lambda curve: dataclasses.replace(curve, points=curve.points @ frame.T)  # noqa: E731
-    lifted = dataclasses.replace(valley, curve=turn(valley.curve), lerp=None, slerp=None, barriers=())
+
+    def turned(curve):
+        return dataclasses.replace(curve, points=curve.points @ frame.T)
+
+    lifted = dataclasses.replace(
+        valley, curve=turned(valley.curve), lerp=turned(valley.lerp), slerp=turned(valley.slerp), barriers=()
+    )
     drawing = map_figure(lifted)
     assert "slice through start, end" in drawing.layout.title.subtitle.text
     assert "of their distance" in drawing.layout.title.subtitle.text

@@ -1,0 +1,145 @@
+"""The stage: a subject with the plane that shows it, and the points of that plane as text."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from widgets.state import PathState
+from workbench.embeddings import Identity, Section, Slice, fit_pca
+from workbench.errors import SettingError
+from workbench.fields import Field, Window, frame_window
+from workbench.models import Frame, Landscape, ScoreModel
+from workbench.subjects import Subject, open_subject, real_samples
+from workbench.types import Points
+from workbench.worlds.facts import World
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A subject and how it is looked at.
+
+    Attributes:
+        subject: The model or landscape, and how its points are named.
+        section: The plane that shows it.
+        window: The part of the plane that shows it.
+    """
+
+    subject: Subject
+    section: Section
+    window: Window
+
+    def coords(self, text: str) -> tuple[float, float]:
+        """Where the point of a text lies in the picture."""
+        x, y = self.section.encode(self.subject.point(text)[None])[0].tolist()
+        return x, y
+
+    def text_at(self, x: float, y: float) -> str:
+        """The text of the point at a place of the picture: coordinates, or the sample nearest in it."""
+        subject = self.subject
+        place = torch.tensor([x, y], dtype=subject.dtype, device=subject.device)
+        if subject.choices is not None:
+            places = self.section.encode(subject.choices.to(place))
+            return str(int((places - place).norm(dim=-1).argmin()))
+        return text_of(self.section.decode(place), digits=6)
+
+    def ground(self, sigma: float = 0.0) -> Field | None:
+        """The energy over the picture, where it is known in closed form and costs nothing to speak of."""
+        return self.subject.field(sigma, size=256) if isinstance(self.section, Identity) else None
+
+    def first_ends(self) -> tuple[str, str]:
+        """Texts of the default ends: coordinates in the plane, else as the subject names them."""
+        texts = (self.subject.start, self.subject.end)
+        if self.subject.frame.dim == 2:
+            return tuple(text_of(self.subject.point(text)) for text in texts)
+        return texts
+
+
+def text_of(point: Tensor, *, digits: int = 9) -> str:
+    """Coordinates as text."""
+    return ",".join(f"{round(value, 9) + 0.0:.{digits}g}" for value in point.tolist())
+
+
+def open_stage(state: PathState) -> Stage:
+    """The stage of the subject that a state names.
+
+    Raises:
+        SettingError: If there is no world or model of that name.
+    """
+    return stage_of(
+        open_subject(world=state.world, model=state.model, device=state.device, dtype=state.dtype or None)
+    )
+
+
+def stage_of(subject: Subject) -> Stage:
+    """The stage of a subject: the plane itself in two dimensions, else the principal plane of its samples,
+    else the plane through its ends."""
+    frame = subject.frame
+    if frame.dim == 2:
+        return Stage(subject, Identity(), _plain_window(subject))
+    if subject.choices is not None:
+        section = fit_pca(subject.choices.to(device=subject.device, dtype=subject.dtype))
+        window = frame_window(section.encode(subject.choices.to(section.origin)), margin=0.06)
+        return Stage(subject, section, window)
+    start, end = subject.ends()
+    middle = 0.5 * (start + end) + torch.ones_like(start) * (end - start).norm() / math.sqrt(len(start))
+    section = Slice.through(start, end, middle, name="slice through the ends")
+    window = frame_window(section.encode(torch.stack([start, end])), margin=0.35, aspect=1.3)
+    return Stage(subject, section, window)
+
+
+def subject_of(
+    model: ScoreModel | Landscape | World,
+    *,
+    start: Tensor | None = None,
+    end: Tensor | None = None,
+    choices: Points | None = None,
+) -> Subject:
+    """The subject of somebody's own model, landscape or world.
+
+    Args:
+        model: What to look at.
+        start: Default first end, shape (dim,); needed where neither the model nor a sample has one.
+        end: Default last end.
+        choices: Samples that ends can be, shape (count, dim); the shipped ones for a shipped image model.
+
+    Returns:
+        The subject.
+
+    Raises:
+        SettingError: If no ends are known.
+    """
+    world = model if isinstance(model, World) else None
+    given = {name: point for name, point in (("start", start), ("end", end)) if point is not None}
+    if world is not None:
+        given = {"start": world.facts.start, "end": world.facts.end} | given
+    if isinstance(model, Landscape):
+        frame = Frame(model.name, tuple(next(iter(given.values())).shape) if given else (0,), 0.0, 0.0)
+    else:
+        frame = model.frame
+    if choices is None and world is None:
+        choices = real_samples(frame)
+    texts = ["start", "end"]
+    for k, text in enumerate(texts):
+        if text not in given:
+            if choices is not None:
+                texts[k] = str(k)
+            elif frame.dim == 2:
+                texts[k] = f"{(2 * k - 1) * frame.data_std:.6g},0"
+            else:
+                raise SettingError(
+                    f"no {text} in {frame.name}", f"a point of {frame.dim} coordinates", f"{text}=..."
+                )
+    like = choices if choices is not None else next(iter(given.values()), torch.empty(0, dtype=torch.float64))
+    return Subject(model, frame, *texts, choices, given, world, like.device, like.dtype)
+
+
+def _plain_window(subject: Subject) -> Window:
+    """A world's own window, else three standard deviations of the data and the ends."""
+    if subject.world is not None:
+        low_x, high_x, low_y, high_y = subject.world.facts.window
+        return Window((low_x, high_x), (low_y, high_y))
+    reach = 3.0 * subject.frame.data_std
+    corners = torch.tensor([[-reach, -reach], [reach, reach]], dtype=subject.dtype, device=subject.device)
+    return frame_window(torch.cat([corners, torch.stack(subject.ends())]), margin=0.02)
