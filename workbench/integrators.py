@@ -33,7 +33,7 @@ Progress = Callable[[float, str], None]
 ORDERS: dict[str, int] = {"euler": 1, "heun": 2, "rk4": 4}
 """Fixed-step solvers and their order, which for them is also the number of stages."""
 
-ADAPTIVE: tuple[str, ...] = ("dopri5", "dopri8")
+ADAPTIVE: tuple[str, ...] = ("dopri5",)
 """Solvers that choose their own steps."""
 
 

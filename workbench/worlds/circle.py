@@ -50,7 +50,7 @@ class NoisyCircle:
             raise SettingError(
                 f"width {self.width:g}", "a positive width below 0.7071, where the ridge vanishes"
             )
-        frame = Frame(self.name, (2,), 0.0, 1e8, data_std=math.sqrt(0.5 + self.width**2))
+        frame = Frame(self.name, (2,), 0.0, 1e10, data_std=math.sqrt(0.5 + self.width**2))
         object.__setattr__(self, "frame", frame)
         radius = self.ridge()
         ends = radius * torch.tensor([[-math.sqrt(0.75), 0.5], [math.sqrt(0.75), 0.5]], dtype=torch.float64)

@@ -74,7 +74,7 @@ class GaussianMixture:
             ("weights", weights),
             ("_spectra", spectra),
             ("_axes", axes),
-            ("frame", Frame(self.name, (dim,), 0.0, 1e8, data_std=math.sqrt(variance))),
+            ("frame", Frame(self.name, (dim,), 0.0, 1e10, data_std=math.sqrt(variance))),
         ):
             object.__setattr__(self, name, value)
 
