@@ -271,6 +271,16 @@ class Curve:
         )
         return torch.cat([torch.zeros_like(pieces[..., :1]), pieces.cumsum(-1)], dim=-1)
 
+    def arc_at(self, s: Float[Tensor, " m"]) -> Float[Tensor, "*batch m"]:
+        """Arc length of the spline from the start to parameters s in [0, 1]. Differentiable."""
+        s = s.clamp(0.0, 1.0)
+        left = (torch.searchsorted(self.t.contiguous(), s.contiguous(), right=True) - 1).clamp(0, self.nodes - 2)
+        reach = s - self.t[left]
+        places = torch.cat([self.t[left] + x * reach for x, _ in _RULE])
+        speeds = torch.linalg.vector_norm(self.velocity(places), dim=-1).unflatten(-1, (len(_RULE), -1))
+        weights = torch.tensor([w for _, w in _RULE], dtype=speeds.dtype, device=speeds.device)
+        return self.arc()[..., left] + reach * (weights[:, None] * speeds).sum(-2)
+
     def spacing_ratio(self) -> Scalars:
         """Largest chord over smallest: 1 for equally spaced nodes, infinite if two coincide."""
         steps = chords(self.points)

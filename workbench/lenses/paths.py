@@ -275,29 +275,23 @@ def find_path(
         _static if regime == "static" else _landscape_principal if isinstance(model, Landscape) else _evolve
     )
     strings = solve(model, ground, start, end, curves, meter, options)
-    readings = []
-    for k in range(strings.points.shape[0]):
-        readings.append(
-            read_string(
-                Curve.through(strings.points[k]),
-                ground,
-                meter,
-                polish_saddles=False,
-                other=strings.others[k],
-                other_says=strings.other_says,
-                tol=tol or 1e-5,
-            )
-        )
-    best = min(range(len(readings)), key=lambda k: readings[k].barrier.value)
-    if polish:
-        readings[best] = read_string(
-            Curve.through(strings.points[best]),
+
+    def read(k: int, closely: bool) -> Reading:
+        return read_string(
+            Curve.through(strings.points[k]),
             ground,
             meter,
-            other=strings.others[best],
+            polish_saddles=closely,
+            other=strings.others[k],
             other_says=strings.other_says,
             tol=tol or 1e-5,
         )
+
+    count = strings.points.shape[0]
+    readings = [read(k, polish and count == 1) for k in range(count)]
+    best = min(range(count), key=lambda k: readings[k].barrier.value)
+    if polish and count > 1:
+        readings[best] = read(best, True)
     reading = readings[best]
     verdicts = _verdicts(strings.points, readings, names, best)
     report = replace(

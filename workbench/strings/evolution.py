@@ -350,12 +350,11 @@ def evolve_string(
             if temperature > 0:
                 swarm = Swarm.at(x, walkers) if swarm is None else swarm
                 x = _stir(
-                    fields,
-                    clock,
+                    relax,
                     swarm,
                     x,
                     effort,
-                    step + 1,
+                    clock.levels(step + 1),
                     after,
                     temperature,
                     eta,
@@ -447,8 +446,8 @@ class _Relaxation:
         shape = x.shape
         x = x.reshape(-1, *shape[-2:])
         bound = 1.0 / levels[1] ** 2 if levels[1] > 0 else math.inf
-        if math.isinf(bound) or (bound > 1e4 and isinstance(self.fields.model, ExactScore)):
-            bound = min(bound, 1.5 * float(self._measured(x, t, 6).max()))
+        if bound > 1e4 and isinstance(self.fields.model, ExactScore):
+            bound = self.bound(x, levels[1], t)
         longest = stable_reach(_MOST_STAGES) if self.method == "rkc" else self.cap
         count = self.substeps or max(1, math.ceil(effort * bound / longest))
         left = [effort] * x.shape[0]
@@ -493,10 +492,17 @@ class _Relaxation:
         self.margins.append((h[..., 0] * curvature).max() / limit)
         return torch.cat([x[:, :1], new, x[:, -1:]], dim=1)
 
+    def bound(self, x: Tensor, s: float, t: Tensor) -> float:
+        """Largest curvature to reckon with: 1/s^2, or what is measured where the model is cheap and exact."""
+        bound = 1.0 / s**2 if s > 0 else math.inf
+        if isinstance(self.fields.model, ExactScore):
+            bound = min(bound, 1.5 * float(self._measured(x, t, 6 if self.probe is None else 2).max()))
+        return bound
+
     def _measured(self, x: Tensor, t: Tensor, count: int) -> Tensor:
         """Curvature at the images by power iterations that go on from step to step."""
         inner = x[..., 1:-1, :]
-        if self.probe is None:
+        if self.probe is None or self.probe.shape != inner.shape:
             noise = torch.randn(inner.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
             self.probe = (noise / torch.linalg.vector_norm(noise, dim=-1, keepdim=True)).to(inner)
         force = self.fields.score(inner, t)
@@ -528,11 +534,11 @@ def _even(left: float, step: float) -> float:
     return left / math.ceil(left / step - 1e-9)
 
 
-def _stir(fields, clock, swarm, x, effort, step, t, temperature, eta, modes, cap, most, generator) -> Tensor:
+def _stir(
+    relax: _Relaxation, swarm, x, effort, levels, t, temperature, eta, modes, cap, most, generator
+) -> Tensor:
     """Walkers and string after an effort at one noise level."""
-    _, s = clock.levels(step)
-    bound = 1.0 / s**2 if s > 0 else math.inf
-    h = min(effort, 0.2 * cap / bound) if math.isfinite(bound) else effort / 10
+    h = min(effort, 0.2 * cap / relax.bound(x, levels[1], t))
     count = math.ceil(effort / h - 1e-9)
     if most is not None and count > most:
         swarm.undone += effort - most * h
@@ -542,7 +548,13 @@ def _stir(fields, clock, swarm, x, effort, step, t, temperature, eta, modes, cap
     swarm.asked += effort
     for _ in range(count):
         x = swarm.advance(
-            x, lambda rows: fields.score(rows, t), h, temperature, eta=eta, modes=modes, generator=generator
+            x,
+            lambda rows: relax.fields.score(rows, t),
+            h,
+            temperature,
+            eta=eta,
+            modes=modes,
+            generator=generator,
         )
     return x
 

@@ -209,12 +209,9 @@ def refine_extrema(
         high = at
     t = torch.where(bracketed & torch.isfinite(high), high, t)
     values = energy(curve(t))
-    fine = torch.linspace(0.0, 1.0, 16 * (curve.nodes - 1) + 1, dtype=t.dtype, device=t.device)
-    arc = Curve(curve(fine), fine).arc()
     refined = list(extrema)
-    for k, place, value in zip(inner, t.tolist(), values.tolist(), strict=True):
-        index = min(int(place * (len(fine) - 1)), len(fine) - 2)
-        share = place * (len(fine) - 1) - index
-        length = float(arc[index] + share * (arc[index + 1] - arc[index]))
+    for k, place, value, length in zip(
+        inner, t.tolist(), values.tolist(), curve.arc_at(t).tolist(), strict=True
+    ):
         refined[k] = Extremum(place, length, value, extrema[k].kind)
     return tuple(refined)

@@ -3,8 +3,10 @@ r"""Principal curves by walkers: each image is the mean of a swarm that samples 
 At temperature T the walkers of image i sample :math:`p^{1/T}` by Langevin steps
 :math:`x + h\,s(x) + \sqrt{2hT}\,\xi`, and a step that leaves the cell of the image is refused. Images
 follow the running mean of their walkers and are spaced equally again; walkers left outside their moved
-cell restart at their image. The limit is the principal curve :math:`\phi(s) = E[X \mid X \text{ projects
-to } s]`, which an entropic shift sets apart from the path of least energy.
+cell restart at their image. In cells thinner than a step nearly every step would be refused and nothing
+would spread; there every other step is one across the string alone. (Trying the part across only after a
+refusal is not reversible, and shifts the curve.) The limit is the principal curve :math:`\phi(s) = E[X
+\mid X \text{ projects to } s]`, which an entropic shift sets apart from the path of least energy.
 
 The iteration is unstable where images stand closer than two transverse standard deviations: a ripple of
 wave number k grows once :math:`k\sigma_\perp > 1`. More images make it worse; keeping only the first
@@ -29,6 +31,8 @@ from workbench.integrators import Cancel, Progress
 from workbench.report import SolveReport, Status
 from workbench.strings.meter import Meter
 from workbench.types import Nodes, Points, Vectors
+
+_LOOK_EVERY = 10  # rounds between two looks at widths and spacings, each a look at the device
 
 
 def inside_cells(x: Tensor, images: Nodes) -> Tensor:
@@ -84,6 +88,8 @@ class Swarm:
         self._moves = 0
         self._modes: int | None = None
         self._since = 0
+        self._thin = False
+        self._kept_modes = 0
 
     @classmethod
     def at(cls, images: Nodes, count: int) -> "Swarm":
@@ -118,18 +124,25 @@ class Swarm:
             The new string; its ends are untouched.
         """
         mean = torch.zeros_like(images)
+        tangent = tangents_at_nodes(images, arc_knots(images)).unsqueeze(-2)
+        stride = math.sqrt(2.0 * h * temperature)
+        if self._since % _LOOK_EVERY == 0:
+            self._thin = float(chords(images).mean()) < 2.0 * stride
         for _ in range(steps):
             x = self.walkers
             noise = torch.randn(x.shape, generator=generator, dtype=x.dtype, device=x.device)
-            trial = x + h * force(x) + math.sqrt(2.0 * h * temperature) * noise
-            inside = inside_cells(trial, images)
-            self.walkers = torch.where(inside.unsqueeze(-1), trial, x)
+            move = h * force(x) + stride * noise
+            if self._thin and self._moves % 2:
+                move = move - (move * tangent).sum(-1, keepdim=True) * tangent
+            inside = inside_cells(x + move, images)
+            self.walkers = torch.where(inside.unsqueeze(-1), x + move, x)
             self._kept += inside.double().mean()
             self._moves += 1
             mean = mean + self.walkers.mean(-2) / steps
         inner = torch.lerp(images[..., 1:-1, :], mean[..., 1:-1, :], eta)
         new = torch.cat([images[..., :1, :], inner, images[..., -1:, :]], dim=-2)
-        keep = self._modes_to_keep(new) if modes is None else modes
+        keep = self._kept_modes = self._modes_to_keep(new) if modes is None else modes
+        self._since += 1
         if keep and keep < new.shape[-2] - 2:
             new = smooth(new, keep)
         new = respace(new)
@@ -139,20 +152,23 @@ class Swarm:
         return new
 
     def _modes_to_keep(self, images: Nodes) -> int:
-        """Modes that the measured width allows, looked at every 20 rounds; 0 for all."""
-        if self._since % 20 == 0 and self._since > 0:
-            width = self.width(images)
-            length = float(chords(images).sum(-1).max())
-            crowded = length / (images.shape[-2] - 1) < 2.0 * width
+        """Modes that the measured width allows, looked at every few rounds; 0 for all.
+
+        Width and length are those of the string without its ripples, which would lengthen it.
+        """
+        if self._since % _LOOK_EVERY == 0 and images.shape[-2] > 5:
+            plain = smooth(images, 3)
+            width = self.width(plain)
+            length = float(chords(plain).sum(-1).max())
+            crowded = self._since > 0 and length / (images.shape[-2] - 1) < 2.0 * width
             self._modes = max(1, int(length / (math.pi * width))) if crowded else 0
-        self._since += 1
         return self._modes or 0
 
     def width(self, images: Nodes) -> float:
         """Transverse standard deviation of the walkers about their own mean, one direction's worth.
 
-        The widest principal direction in up to 64 dimensions, the root mean square over directions above.
-        One look at the device.
+        The mean over images of the widest direction in few dimensions, the root mean square over
+        directions in many. One look at the device.
         """
         if images.shape[-2] < 3:
             return 0.0
@@ -161,13 +177,18 @@ class Swarm:
         count, dim = inner.shape[-2], inner.shape[-1]
         centre = inner.mean(-2, keepdim=True) if count > 2 else images[..., 1:-1, None, :]
         offset = inner - centre
-        offset = (offset - (offset * tangent).sum(-1, keepdim=True) * tangent).reshape(-1, dim).double()
-        unbiased = count / (count - 1.0) if count > 2 else 1.0
-        if dim <= 64:
-            spread = torch.linalg.eigvalsh(offset.T @ offset)[-1] / offset.shape[0]
+        offset = (offset - (offset * tangent).sum(-1, keepdim=True) * tangent).double()
+        freedom = count - 1.0 if count > 2 else count
+        if dim <= 16:
+            spread = torch.linalg.eigvalsh(offset.mT @ offset)[..., -1].mean() / freedom
         else:
-            spread = offset.square().sum() / offset.shape[0] / max(dim - 1, 1)
-        return math.sqrt(max(0.0, float(spread) * unbiased))
+            spread = offset.square().sum((-2, -1)).mean() / freedom / (dim - 1)
+        return math.sqrt(max(0.0, float(spread)))
+
+    @property
+    def modes(self) -> int:
+        """Sine modes kept in the last round, 0 for all."""
+        return self._kept_modes
 
     @property
     def acceptance(self) -> float:
@@ -182,11 +203,12 @@ class Swarm:
     def warnings(self, images: Nodes) -> tuple[str, ...]:
         """What a reader should know about the run."""
         said = []
-        width, spacing = self.width(images), float(chords(images).mean())
+        plain = smooth(images, 3) if images.shape[-2] > 5 else images
+        width, spacing = self.width(plain), float(chords(plain).mean())
         if spacing < 2.0 * width:
             said.append(
                 f"images stand {spacing / width:.2f} transverse widths apart, below 2: "
-                f"ripples are filtered to the first {self._modes or 'few'} sine modes; "
+                f"ripples are filtered to the first {self._kept_modes or 'few'} sine modes; "
                 "take fewer images to see the curve unfiltered"
             )
         if self.acceptance < 0.3:
@@ -325,7 +347,7 @@ def find_principal_curve(
         acceptance=swarm.acceptance,
         resets=swarm.reset_rate,
         width=swarm.width(images),
-        modes=swarm._modes or 0 if modes is None else modes,
+        modes=swarm.modes,
         report=SolveReport(
             status,
             done,
