@@ -1,53 +1,47 @@
 """Latent-geometry workbench: lenses on the geometry of generative models.
 
-The names below are the public face; everything else is reached through its module.
+The names below are the public face; everything else is reached through its module. A name is imported
+from its home when it is first asked for, so that neither the command line nor a recorded number waits
+seconds for torch.
 """
 
-from workbench.data import load_images, read_image
-from workbench.devices import resolve_device
-from workbench.flows import generate, invert, log_likelihood, transport
-from workbench.headless.progress import show_progress
-from workbench.headless.record import record, record_artifact
-from workbench.lenses import LENSES
-from workbench.lenses.anisotropy import find_directions
-from workbench.lenses.paths import find_path
-from workbench.models import Frame, Landscape, ScoreModel, score
-from workbench.sampling import sample
-from workbench.schedules import Schedule
-from workbench.storage import load_result, save_result
-from workbench.subjects import Subject, open_subject
-from workbench.worlds import load_world
-from workbench.worlds.answers import known_answer, measure_deviation
-from workbench.zoo import card, load_judge, load_model
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
 
-__all__ = [
-    "LENSES",
-    "Frame",
-    "Landscape",
-    "Schedule",
-    "ScoreModel",
-    "Subject",
-    "card",
-    "find_directions",
-    "find_path",
-    "generate",
-    "invert",
-    "known_answer",
-    "load_images",
-    "load_judge",
-    "load_model",
-    "load_result",
-    "load_world",
-    "log_likelihood",
-    "measure_deviation",
-    "open_subject",
-    "read_image",
-    "record",
-    "record_artifact",
-    "resolve_device",
-    "sample",
-    "save_result",
-    "score",
-    "show_progress",
-    "transport",
-]
+_PUBLIC = {
+    "data": ("load_images", "read_image"),
+    "devices": ("resolve_device",),
+    "flows": ("generate", "invert", "log_likelihood", "transport"),
+    "headless.progress": ("show_progress",),
+    "headless.record": ("record", "record_artifact"),
+    "lenses": ("LENSES",),
+    "lenses.anisotropy": ("find_directions",),
+    "lenses.paths": ("find_path",),
+    "models": ("Frame", "Landscape", "ScoreModel", "score"),
+    "sampling": ("sample",),
+    "schedules": ("Schedule",),
+    "storage": ("load_result", "save_result"),
+    "subjects": ("Subject", "open_subject"),
+    "worlds": ("load_world",),
+    "worlds.answers": ("known_answer", "measure_deviation"),
+    "zoo": ("card", "load_judge", "load_model"),
+}
+_HOMES = {name: module for module, names in _PUBLIC.items() for name in names}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(import_module(f"workbench.{_HOMES[name]}"), name)
+    elif not name.startswith("_") and find_spec(f"workbench.{name}"):
+        value = import_module(f"workbench.{name}")
+    else:
+        raise AttributeError(f"module 'workbench' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})
