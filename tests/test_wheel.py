@@ -38,10 +38,14 @@ def installed(tmp_path_factory) -> Path:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     wheels = tmp_path_factory.mktemp("wheels")
     subprocess.run(
-        [*pip, "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", wheels, ROOT], check=True, capture_output=True
+        [*pip, "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", wheels, ROOT],
+        check=True,
+        capture_output=True,
     )
     (wheel,) = wheels.glob("*.whl")
-    subprocess.run([*pip, "install", "-q", "--no-deps", "--target", target, wheel], check=True, capture_output=True)
+    subprocess.run(
+        [*pip, "install", "-q", "--no-deps", "--target", target, wheel], check=True, capture_output=True
+    )
     return target
 
 
@@ -49,13 +53,21 @@ def run_outside(installed: Path, folder: Path, *arguments: str) -> subprocess.Co
     code = f"import sys; sys.path.insert(0, {str(installed)!r}); "
     code += "import runpy; runpy.run_module('workbench', run_name='__main__', alter_sys=True)"
     return subprocess.run(
-        [sys.executable, "-P", "-c", code, *arguments], cwd=folder, capture_output=True, text=True, timeout=300
+        [sys.executable, "-P", "-c", code, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
 
 
-@pytest.mark.parametrize("pattern", ["workbench/weights/*", "notebooks/*.ipynb", "notebooks/presets/*", "widgets/canvas/*"])
+@pytest.mark.parametrize(
+    "pattern", ["workbench/weights/*", "notebooks/*.ipynb", "notebooks/presets/*", "widgets/canvas/*"]
+)
 def test_every_data_file_is_inside(installed, pattern):
-    tracked = subprocess.run(["git", "ls-files", pattern], cwd=ROOT, capture_output=True, text=True, check=True)
+    tracked = subprocess.run(
+        ["git", "ls-files", pattern], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     missing = [name for name in tracked.stdout.split() if not (installed / name).is_file()]
     assert tracked.stdout
     assert missing == []
@@ -65,7 +77,10 @@ def test_the_core_works_with_only_the_core_installed(installed, tmp_path):
     code = f"import sys; sys.path.insert(0, {str(installed)!r})\n{CORE_ONLY}"
     done = subprocess.run(
         [sys.executable, "-P", "-c", code, " ".join(OPTIONAL), str(installed)],
-        cwd=tmp_path, capture_output=True, text=True, timeout=300,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert (done.returncode, done.stdout.strip()) == (0, "converged"), done.stderr
 

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 import plotly.graph_objects as go
 from torch import Tensor
 
-from widgets.figures.status import dress, spaced
+from widgets.figures.status import dress, sentence, spaced
 from widgets.theme import SIZES, Theme, theme_of
-from workbench.errors import SettingError
 from workbench.flows import DB_PER_NAT, LikelihoodResult
 
 
@@ -25,14 +24,11 @@ def likelihood_figure(
         theme: Name or theme.
 
     Returns:
-        One trace a path.
-
-    Raises:
-        SettingError: If the mapping is empty.
+        One trace a path; one sentence where there is no likelihood.
     """
-    if not results:
-        raise SettingError("no likelihoods", "one path at least")
     look = theme_of(theme)
+    if not results:
+        return sentence("An energy without noise levels has no flow, and so no likelihood.", theme=look)
     drawing = go.Figure()
     for k, (label, result) in enumerate(results.items()):
         count = result.nats.shape[-1]

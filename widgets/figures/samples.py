@@ -41,7 +41,9 @@ def samples_figure(
     status = "" if loop is None else status_line(loop.report, loop.provenance)
     if not is_picture(frame.shape):
         return _coordinates(panels, title, status, look)
-    drawing = make_subplots(1, len(panels), subplot_titles=[label for label, _ in panels], horizontal_spacing=0.04)
+    drawing = make_subplots(
+        1, len(panels), subplot_titles=[label for label, _ in panels], horizontal_spacing=0.04
+    )
     for k, (_, point) in enumerate(panels, start=1):
         pixels = pixels_of(point[None], frame.shape, frame.value_range)[0]
         rows, columns = pixels.shape[:2]
@@ -49,10 +51,17 @@ def samples_figure(
             source=png_uri(pixels), x=0, y=rows, sizex=columns, sizey=rows, sizing="stretch", layer="below",
             xref=f"x{k if k > 1 else ''}", yref=f"y{k if k > 1 else ''}",
         )  # fmt: skip
-        drawing.add_scatter(x=[0, columns], y=[0, rows], mode="markers", opacity=0, showlegend=False, row=1, col=k)
+        drawing.add_scatter(
+            x=[0, columns], y=[0, rows], mode="markers", opacity=0, showlegend=False, row=1, col=k
+        )
         drawing.update_xaxes(visible=False, range=[0, columns], constrain="domain", row=1, col=k)
         drawing.update_yaxes(
-            visible=False, range=[0, rows], scaleanchor=f"x{k if k > 1 else ''}", constrain="domain", row=1, col=k
+            visible=False,
+            range=[0, rows],
+            scaleanchor=f"x{k if k > 1 else ''}",
+            constrain="domain",
+            row=1,
+            col=k,
         )
     return dress(drawing, title=title, status=status, theme=look, height=SIZES.strip_height + 40)
 
@@ -65,4 +74,4 @@ def _coordinates(panels: list[tuple[str, Tensor]], title: str, status: str, look
             cells=dict(values=[[label.replace("<br>", ", ") for label, _ in panels], texts], align="left"),
         )
     )
-    return dress(drawing, title=title, status=status, theme=look, height=SIZES.strip_height)
+    return dress(drawing, title=title, status=status, theme=look, height=240 + 34 * len(panels))
