@@ -69,7 +69,7 @@ def new_folder(target: Path) -> Iterator[Path]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         lock = target.with_name(f".{target.name}.lock")
-        held = _lock(lock)
+        held = lock_file(lock)
     except OSError as error:
         raise SettingError(
             f"folder {target} that cannot be made ({error.strerror})", "a place to write", "--out"
@@ -103,8 +103,15 @@ def free_name(target: Path) -> Path:
     return candidate
 
 
-def _lock(path: Path) -> int | None:
-    """A held lock on a file, or None if another process holds it."""
+def lock_file(path: Path) -> int | None:
+    """A lock that the operating system drops when this process ends.
+
+    Args:
+        path: The file that stands for it.
+
+    Returns:
+        A descriptor to be closed, or None if another process holds the lock.
+    """
     while True:
         handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
         try:

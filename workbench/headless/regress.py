@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -334,6 +335,14 @@ def _digest(plans: Sequence[Plan]) -> str:
     found = hashlib.sha256(json.dumps([p.digest() for p in plans]).encode())
     for plan in plans:
         found.update(repr((plan.preset, plan.settings.threads, plan.settings.deterministic)).encode())
+    found.update(_sources().encode())
+    return found.hexdigest()
+
+
+@cache
+def _sources() -> str:
+    """Digest of the package's sources, as they were when this process first asked."""
+    found = hashlib.sha256()
     for path in sorted(Path(workbench.__file__).parent.rglob("*.py")):
         found.update(path.read_bytes())
     return found.hexdigest()

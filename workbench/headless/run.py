@@ -85,10 +85,10 @@ class Plan:
     parameters: Mapping[str, Any]
     settings: Settings
 
-    def digest(self) -> str:
-        """Eight hexadecimal digits that change with the notebook, a parameter or the arithmetic."""
+    def digest(self, length: int = 8) -> str:
+        """Hexadecimal digits that change with the notebook, a parameter or the arithmetic."""
         what = [self.notebook.fingerprint(), dict(self.parameters), self.settings.device, self.settings.dtype]
-        return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:8]
+        return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:length]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,108 @@
+"""Where the points of a sweep run: on this machine, at a running dask scheduler, or in Slurm jobs."""
+
+import logging
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import workbench
+from workbench.errors import MissingExtra, SettingError
+
+
+@contextmanager
+def local_cluster(jobs: int) -> Iterator[Any]:
+    """A cluster on this machine with one process for each point at a time.
+
+    Args:
+        jobs: Number of workers.
+
+    Yields:
+        A dask cluster.
+    """
+    try:
+        from distributed import LocalCluster
+    except ImportError as error:
+        raise MissingExtra.of(error.name or "distributed", "dist") from None
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    with (
+        tempfile.TemporaryDirectory(prefix="workbench-dask-", ignore_cleanup_errors=True) as scratch,
+        LocalCluster(
+            n_workers=jobs,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address=None,
+            local_directory=scratch,
+            silence_logs=logging.CRITICAL,
+            memory_limit=0,  # the points run in processes of their own
+        ) as cluster,
+    ):
+        yield cluster
+
+
+@contextmanager
+def cluster_for(
+    *, scheduler: str = "", jobs: int = 1, slurm: Mapping[str, str] | None = None
+) -> Iterator[Any]:
+    """Where a sweep runs: at the address of a scheduler, in Slurm jobs, or on this machine.
+
+    Args:
+        scheduler: Address of a running dask scheduler; wins over the others.
+        jobs: Workers.
+        slurm: Options of ``slurm_cluster``; None for this machine.
+
+    Yields:
+        What ``sweep`` takes.
+    """
+    if scheduler:
+        yield scheduler
+    elif slurm is not None:
+        with slurm_cluster(slurm) as cluster:
+            cluster.scale(jobs=jobs)
+            yield cluster
+    else:
+        with local_cluster(jobs) as cluster:
+            yield cluster
+
+
+def slurm_cluster(options: Mapping[str, str]) -> Any:
+    """A cluster of Slurm jobs with one worker each, none of which is submitted yet.
+
+    Args:
+        options: Of ``dask_jobqueue.SLURMCluster``: queue, account, walltime, cores, memory, ….
+
+    Returns:
+        A dask cluster; its ``job_script()`` is what will be submitted.
+
+    Raises:
+        MissingExtra: If dask-jobqueue is not installed.
+        SettingError: If it does not know an option.
+    """
+    try:
+        from dask_jobqueue import SLURMCluster
+    except ImportError:
+        raise MissingExtra.of("dask_jobqueue", "slurm") from None
+    given: dict[str, Any] = {"cores": 1, "memory": "4GB", "walltime": "01:00:00", **options}
+    root = Path(workbench.__file__).resolve().parent.parent
+    prologue = ["export OMP_WAIT_POLICY=passive", f"export PYTHONPATH={root}:$PYTHONPATH"]
+    try:
+        given["cores"] = int(given["cores"])
+        return SLURMCluster(processes=1, job_script_prologue=prologue, dashboard_address=None, **given)
+    except (TypeError, ValueError) as error:
+        raise SettingError(
+            f"--slurm {dict(options)} ({error})", "options of dask_jobqueue.SLURMCluster"
+        ) from None
+
+
+def slurm_script(options: Mapping[str, str]) -> str:
+    """The job script that ``sbatch`` would get.
+
+    Args:
+        options: As for ``slurm_cluster``.
+    """
+    with slurm_cluster(options) as cluster:
+        return cluster.job_script()
