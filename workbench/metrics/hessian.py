@@ -72,7 +72,7 @@ class Hessian:
         """u . (Hessian v), by a forward derivative of the gradient."""
         if self.closed is not None:
             return torch.einsum("...i,...ij,...j->...", u, self.closed(x), v)
-        return (u * jvp(self.dual, (x,), (v,))[1]).sum(dim=-1)
+        return (u * jvp(self.dual, (x.contiguous(),), (v.contiguous(),))[1]).sum(dim=-1)
 
     def matrix(self, x: Points) -> Matrices:
         """The Hessian, by dim forward derivatives of the gradient in one batch."""

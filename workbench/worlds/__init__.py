@@ -2,7 +2,8 @@
 
 Densities (`g3`, `ring`, `v_mixture`, `two_wells`, `noisy_circle`) are score models that are exact at every
 noise level; landscapes (`muller_brown`, `three_hole`, `polar_double_well`) are energies with forces. Each
-states its `facts` and can draw its `reference_path()`.
+states its `facts` and can draw its `reference_path()`. `Ising` and `Tasep` are lattice models with exact
+partition functions and samplers: distributions over their parameters, not densities on a latent space.
 """
 
 from functools import cache
@@ -10,11 +11,13 @@ from functools import cache
 from workbench.errors import SettingError
 from workbench.worlds.circle import NoisyCircle
 from workbench.worlds.facts import Facts, Route, World
+from workbench.worlds.ising import InfiniteIsing, Ising, infinite_ising, sample_heat_bath, sample_wolff
 from workbench.worlds.mixture import GaussianMixture
 from workbench.worlds.mixtures import ring_mixture, three_gaussians, two_wells, v_mixture
 from workbench.worlds.muller_brown import MullerBrown
 from workbench.worlds.polar import PolarDoubleWell
 from workbench.worlds.reference import deviation
+from workbench.worlds.tasep import Tasep
 from workbench.worlds.three_hole import ThreeHole
 
 _MAKERS = {
@@ -62,15 +65,21 @@ __all__ = [
     "WORLDS",
     "Facts",
     "GaussianMixture",
+    "InfiniteIsing",
+    "Ising",
     "MullerBrown",
     "NoisyCircle",
     "PolarDoubleWell",
     "Route",
+    "Tasep",
     "ThreeHole",
     "World",
     "deviation",
+    "infinite_ising",
     "load_world",
     "ring_mixture",
+    "sample_heat_bath",
+    "sample_wolff",
     "three_gaussians",
     "two_wells",
     "v_mixture",

@@ -63,7 +63,7 @@ class Ising:
         return torch.stack((bonds.sum(dim=(-2, -1)), spins.sum(dim=(-2, -1))), dim=-1)
 
     def log_partition_zero_field(self, coupling: Scalars) -> Scalars:
-        """log Z at B = 0 and K > 0 by Kaufman's product; any size, twice differentiable, also at the critical point."""
+        """log Z at B = 0 and K > 0 by Kaufman's product; any size, twice differentiable everywhere."""
         m, n = self.rows, self.columns
         k = coupling.unsqueeze(-1)
         order = torch.arange(n, dtype=coupling.dtype, device=coupling.device)
@@ -125,7 +125,7 @@ class Ising:
         return log_scale + 2.0 * half[1] + torch.log(trace)
 
     def metric(self) -> Hessian:
-        """The Fisher metric in natural coordinates (K, B): the covariance of (A, M), by the transfer matrix."""
+        """The Fisher metric in natural coordinates: covariance of (A, M), by the transfer matrix."""
         return Hessian(self.log_partition, NATURAL, f"Fisher of a {self.rows} x {self.columns} Ising torus")
 
     def thermal_metric(self) -> Pullback:

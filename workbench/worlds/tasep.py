@@ -51,7 +51,7 @@ class Tasep:
             raise SettingError(f"a chain of {self.sites} sites", "one or more")
 
     def log_partition(self, t: Points) -> Scalars:
-        """ln Z_N at natural points t = (-ln alpha, -ln beta), shape (*batch, 2); differentiable, N^2 terms."""
+        """ln Z_N at natural points t = (-ln alpha, -ln beta), (*batch, 2); differentiable, N^2 terms."""
         return _log_partition(self.sites, t)
 
     def metric(self) -> Hessian:
@@ -114,7 +114,7 @@ class Tasep:
         return first, first
 
     def log_weights(self, rates: Tensor) -> Tensor:
-        """ln of the weight of all 2^N configurations, site 1 the highest bit, at one pair of rates; differentiable."""
+        """ln weight of all 2^N configurations, site 1 the highest bit, at one pair of rates."""
         if self.sites > _ENUMERATED:
             raise SettingError(f"{self.sites} sites to enumerate", f"at most {_ENUMERATED}", "sample")
         left, right = self._ends(rates)
