@@ -8,6 +8,7 @@ import html
 from typing import Any
 
 import panel as pn
+import plotly.graph_objects as go
 
 from widgets.canvas.panel import PageCanvas
 from widgets.canvas.scene import Gesture
@@ -41,7 +42,8 @@ class PathPage:
         self.profile = pn.pane.Plotly(
             sentence("The profile appears with the first answer.", theme=self._look)
         )
-        self.filmstrip = pn.pane.Plotly(sentence("", theme=self._look), visible=False)
+        self.filmstrip: pn.pane.Plotly | None = None
+        self.figures = pn.Column(self.profile)
         self.status = pn.pane.HTML("", sizing_mode="stretch_width")
         self.facts = pn.pane.HTML("", sizing_mode="stretch_width")
         self.subject = pn.widgets.Select(name="world or model", options=[*WORLDS, *MODELS])
@@ -76,8 +78,9 @@ class PathPage:
         side = pn.Column(
             "## Paths", *controls, pn.Row(self.cancel, self.copy), self.parameters, self.facts, width=330
         )
-        main = pn.Column(self.status, self.canvas, self.profile, self.filmstrip, sizing_mode="stretch_width")
-        return pn.FlexBox(side, main, flex_wrap="wrap", gap="16px")
+        narrow = {"max-width": "100%"}
+        main = pn.Column(self.status, self.canvas, self.figures, width=SIZES.width + 20, styles=narrow)
+        return pn.FlexBox(side, main, flex_wrap="wrap", align_items="flex-start", gap="16px")
 
     def wait(self, timeout: float = 60.0) -> bool:
         """Block until nothing is being computed."""
@@ -115,7 +118,6 @@ class PathPage:
             if event.obj is self.subject:
                 key = "world" if event.new in WORLDS else "model"
                 self.session = PathSession(PathState(**{key: event.new}))
-                self._scheduler.cancel()
                 self.canvas.show(**self.session.empty_scene(self._look))
                 self._show_state()
                 self._submit("full")
@@ -164,18 +166,26 @@ class PathPage:
         exact = None if answer.exact is None else answer.exact.barrier
         self.profile.object = profile_figure(answer.result, theme=self._look, exact=exact, width=SIZES.width)
         rows = "".join(
-            f'<tr><th scope="row" style="text-align:left;font-weight:400;color:{self._look.muted}">'
+            f'<tr><th scope="row" style="text-align:left;font-weight:400;padding-right:10px;color:{self._look.muted}">'
             f"{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
             for name, value in self.session.facts(answer)
         )
         self.facts.object = f'<table class="wb-facts">{rows}</table>'
         line = status_line(answer.result.report, answer.result.provenance)
         self._say(line, self._look.muted if answer.result.report.converged else self._look.warning)
-        self.filmstrip.visible = pictures and answer.speed == "full"
-        if self.filmstrip.visible:
-            self.filmstrip.object = filmstrip_figure(
-                answer.result, self.session.subject.frame, theme=self._look, width=SIZES.width
-            )
+        if pictures and answer.speed == "full":
+            frame = self.session.subject.frame
+            self._show_filmstrip(filmstrip_figure(answer.result, frame, theme=self._look, width=SIZES.width))
+        elif not pictures and self.filmstrip is not None:
+            self.filmstrip, self.figures[:] = None, [self.profile]
+
+    def _show_filmstrip(self, figure: go.Figure) -> None:
+        """The filmstrip has a pane only while there are pictures: a hidden one cannot be measured."""
+        if self.filmstrip is None:
+            self.filmstrip = pn.pane.Plotly(figure)
+            self.figures.append(self.filmstrip)
+        else:
+            self.filmstrip.object = figure
 
     def _say(self, text: str, colour: str) -> None:
         lines = "<br>".join(html.escape(line) for line in text.split("<br>"))
@@ -193,7 +203,7 @@ class PathPage:
 
 def page(theme: str = "light") -> pn.viewable.Viewable:
     """One visitor's page."""
-    pn.extension("plotly")
+    pn.extension("plotly", theme="dark" if theme == "dark" else "default")
     made = PathPage(theme=theme)
     if pn.state.curdoc is not None:
         pn.state.on_session_destroyed(lambda _: made.close())

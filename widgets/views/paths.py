@@ -65,6 +65,7 @@ class PathExplorer(ipywidgets.VBox):
 
     state = traitlets.Instance(PathState)
     answer = traitlets.Instance(Answer, allow_none=True)
+    _scheduler: Scheduler | None = None  # a view whose settings are refused never has one
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class PathExplorer(ipywidgets.VBox):
         self.facts = ipywidgets.HTML()
         self._build_controls()
         self._scheduler = Scheduler(
-            self.session.solve,
+            lambda *asked: self.session.solve(*asked),
             deliver=self._deliver,
             progress=self.status.advance,
             idle=self._rest,
@@ -126,12 +127,13 @@ class PathExplorer(ipywidgets.VBox):
         state = state_of_cell(cell) if isinstance(cell, str) else state_from(cell)
         if (state.world, state.model) != (self.state.world, self.state.model):
             self.session = PathSession(state)
-            self._scheduler.cancel()
-            self.canvas.show(**self.session.empty_scene(self._look))
             self._build_controls()
             self.children = self._rows()
-            state = self.session.state
-        self.state = state
+            self.canvas.show(**self.session.empty_scene(self._look))
+            self.state = self.session.state
+            self._submit("full")
+        else:
+            self.state = state
 
     def wait(self, timeout: float = 60.0) -> bool:
         """Block until the answer to the last request is on the screen; False if that took longer."""
@@ -143,7 +145,8 @@ class PathExplorer(ipywidgets.VBox):
 
     def close(self) -> None:
         """Stop computing and remove the view."""
-        self._scheduler.close()
+        if self._scheduler is not None:
+            self._scheduler.close()
         super().close()
 
     # -- controls
