@@ -177,9 +177,8 @@ def judge(baseline: Baseline, metrics: Mapping[str, Any], kind: str) -> list[Ver
     for name in dict.fromkeys((*baseline.metrics, *metrics)):
         old, now = baseline.metrics.get(name), metrics.get(name)
         if old is None:
-            verdicts.append(
-                Verdict(name, None, decode(now["value"]), math.inf, now["unit"], "not in the baseline")
-            )
+            value, note = decode(now["value"]), "not in the baseline"
+            verdicts.append(Verdict(name, None, value, math.inf, now["unit"], note))
         elif now is None:
             verdicts.append(Verdict(name, old.value, None, math.inf, old.unit, "missing from the run"))
         else:

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from typing import Self, TextIO
+from typing import TextIO
 
 from workbench.headless.watch import Moment
 
@@ -21,7 +21,7 @@ class Console:
         self.live = self.stream.isatty()
         self._cell, self._said = -1, 0.0
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Console":
         return self
 
     def __exit__(self, *_: object) -> None:

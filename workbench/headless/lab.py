@@ -3,10 +3,11 @@
 import json
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
-from workbench.errors import DataError, MissingExtra, SettingError
+from workbench.errors import DataError, SettingError
 from workbench.headless.catalog import find_notebooks, open_notebook
 from workbench.headless.run import execute, plan_run
 from workbench.headless.watch import Listener
@@ -57,20 +58,16 @@ def open_lab(notebook: Path, *, port: int | None = None, browser: bool = True) -
         JupyterLab's exit code.
 
     Raises:
-        MissingExtra: If JupyterLab is not installed.
         SettingError: If the notebook is not there.
     """
     if not notebook.is_file():
         raise SettingError(f"missing notebook {notebook}", "what `workbench lab --prepare-only` leaves")
-    try:
-        import jupyterlab  # noqa: F401 - asked for here, so that its absence is one sentence
+    from workbench.headless.engine import kernel_environment
 
-        from widgets.lab import lab_command, lab_environment
-    except ImportError:
-        raise MissingExtra.of("jupyterlab", "lab") from None
-    command = lab_command(notebook.parent, port=port, browser=browser)
-    command.append(f"--LabApp.default_url=/lab/tree/{notebook.name}")
-    return subprocess.run(command, env=lab_environment(notebook.parent.parent)).returncode
+    command = [sys.executable, "-m", "widgets.lab", str(notebook)]  # a front end: started, never imported
+    command += [f"--port={port}"] if port else []
+    command += [] if browser else ["--no-browser"]
+    return subprocess.run(command, env=kernel_environment()).returncode
 
 
 def _without_injection(path: Path) -> str:

@@ -103,7 +103,7 @@ def figure_html(figure: Mapping[str, Any], number: int | str) -> str:
         HTML; the page needs ``with_plotly``.
     """
     drawing = {"data": figure.get("data", []), "layout": figure.get("layout", {})}
-    text = json.dumps(drawing, ensure_ascii=False, allow_nan=False, default=str).replace("</", "<\\/")
+    text = json.dumps(drawing, ensure_ascii=False, allow_nan=False, default=str).replace("<", "\\u003c")
     height = drawing["layout"].get("height") or 450
     return (
         f'<div class="figure" id="figure-{number}" style="min-height:{height}px"></div>'
