@@ -1,0 +1,278 @@
+r"""Does training bear the prediction out? Data along chosen directions, learnt, sampled and measured.
+
+Data are :math:`\sqrt D\,z\,v` with z ~ N(0, 1) for one direction, or uniform on the sphere of radius sqrt D
+in the span of several. Every number comes with the trivial generators' (all zero, standard normal, real
+against real): a distance above those ranks blow-ups, not qualities. The coordinate along the axis and the
+spread off it are measured by themselves, because sliced distances hide both.
+
+References:
+    On the Anisotropy of Score-Based Generative Models (Floros et al., 2025), section 4,
+    https://arxiv.org/abs/2510.22899
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from workbench.anisotropy.denoising import (
+    DenoisingSettings,
+    build_network,
+    sample_noise_predictor,
+    stream,
+    train_noise_predictor,
+)
+from workbench.anisotropy.distances import (
+    Baselines,
+    SlicedDistance,
+    axis_distance,
+    baselines,
+    off_axis_spread,
+    sliced_distance,
+)
+from workbench.anisotropy.levels import ddpm_levels
+from workbench.architectures import Architecture
+from workbench.errors import SettingError, ShapeError
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One network trained on data along one direction or subspace.
+
+    Attributes:
+        seed: Seed of its streams.
+        eigenvalue: Predicted difficulty: mean Rayleigh quotient of the directions, NaN if it was not given.
+        steps: Optimiser steps at each pause, shape (pauses,).
+        losses: Mean loss since the pause before, shape (pauses,).
+        sliced: Sliced W2 at each pause, shape (pauses,).
+        largest: Max-sliced W2, over the same directions.
+        along: Exact W2 of the first coordinate, over sqrt(dim).
+        variance: Variance along the directions over the true one.
+        off_axis: Root mean square entry off the directions.
+        finite: Share of samples that are finite; the others are left out.
+        baselines: What trivial generators score.
+    """
+
+    seed: int
+    eigenvalue: float
+    steps: Tensor
+    losses: Tensor
+    sliced: Tensor
+    largest: Tensor
+    along: Tensor
+    variance: Tensor
+    off_axis: Tensor
+    finite: Tensor
+    baselines: Baselines
+
+
+def direction_data(directions: Tensor) -> Callable[[int, torch.Generator], Tensor]:
+    """The sampler of data along directions.
+
+    Args:
+        directions: Orthonormal rows (k, dim): k = 1 gives Gaussian data on a line, more a sphere in their
+            span.
+
+    Returns:
+        (count, generator) -> points (count, dim) of mean square entry 1.
+
+    Raises:
+        ShapeError: If the rows are not orthonormal.
+    """
+    k, dim = directions.shape
+    gram = directions @ directions.T
+    if not torch.allclose(gram, torch.eye(k, dtype=gram.dtype), atol=1e-5):
+        raise ShapeError(f"{k} directions that are not orthonormal", "unit vectors at right angles")
+
+    def draw(count: int, generator: torch.Generator) -> Tensor:
+        z = torch.randn(count, k, generator=generator, dtype=torch.float64)
+        z = z if k == 1 else z / z.norm(dim=1, keepdim=True)
+        return dim**0.5 * z.to(directions.dtype) @ directions
+
+    return draw
+
+
+def train_direction(
+    architecture: Architecture,
+    directions: Tensor,
+    *,
+    settings: DenoisingSettings | None = None,
+    seed: int = 0,
+    eigenvalue: float = float("nan"),
+    samples: int = 500,
+    projections: int = 2048,
+    stops: Sequence[int] = (),
+    progress: Callable[[float, str], None] | None = None,
+    cancel=None,
+) -> Trial:
+    """Train a fresh network on data along directions, sample from it and measure.
+
+    Args:
+        architecture: The recipe.
+        directions: Orthonormal rows (k, dim).
+        settings: How to train and sample.
+        seed: Seed of all streams; the same seed gives two directions the same initialisation and noise.
+        eigenvalue: Predicted difficulty, kept beside the result.
+        samples: Generated points, and points of each reference set.
+        projections: Directions of the sliced distances.
+        stops: Steps at which to measure as well, for learning curves.
+        progress: Called with a fraction and a sentence.
+        cancel: An object whose `is_set()` ends the training early.
+
+    Returns:
+        The trial.
+
+    Raises:
+        ShapeError: If the directions do not fit the architecture.
+
+    Cost:
+        3 batch * steps model calls for training; samples * levels for every pause.
+    """
+    if directions.ndim != 2 or directions.shape[1] != architecture.dim:
+        raise ShapeError(
+            f"directions of shape {tuple(directions.shape)}",
+            f"rows of length {architecture.dim}",
+            "direction[None]",
+        )
+    axes = directions.double()
+    return _run(
+        architecture,
+        direction_data(axes),
+        axes,
+        settings=settings or DenoisingSettings(),
+        seed=seed,
+        eigenvalue=eigenvalue,
+        samples=samples,
+        projections=projections,
+        stops=tuple(stops),
+        progress=progress,
+        cancel=cancel,
+    )
+
+
+def train_rotated(
+    architecture: Architecture,
+    points: Tensor,
+    *,
+    rotation: Tensor | None = None,
+    settings: DenoisingSettings | None = None,
+    seed: int = 0,
+    alignment: float = float("nan"),
+    samples: int = 500,
+    projections: int = 2048,
+    stops: Sequence[int] = (),
+    progress: Callable[[float, str], None] | None = None,
+    cancel=None,
+) -> Trial:
+    """Train a fresh network on W x for real data x, sample, turn back by W^T and measure among the data.
+
+    Args:
+        architecture: The recipe.
+        points: Data (n, dim); 2 * samples of them are held out as references.
+        rotation: W, (dim, dim), orthogonal, for example `Alignment.w_min`; the identity if None.
+        settings: How to train and sample.
+        seed: Seed of all streams.
+        alignment: alpha(W), kept beside the result as the predicted difficulty.
+        samples: Generated points, and points of each reference set.
+        projections: Directions of the sliced distances.
+        stops: Steps at which to measure as well.
+        progress: Called with a fraction and a sentence.
+        cancel: An object whose `is_set()` ends the training early.
+
+    Returns:
+        The trial; `along`, `variance` and `off_axis` refer to the data's first principal direction.
+
+    Raises:
+        SettingError: If there are too few points.
+        ShapeError: If points or rotation do not fit the architecture.
+
+    Cost:
+        As `train_direction`.
+    """
+    dim = architecture.dim
+    if points.ndim != 2 or points.shape[1] != dim or (rotation is not None and rotation.shape != (dim, dim)):
+        raise ShapeError(
+            f"data of shape {tuple(points.shape)}", f"points (n, {dim}) and a rotation ({dim}, {dim})"
+        )
+    if points.shape[0] <= 2 * samples:
+        raise SettingError(
+            f"{points.shape[0]} points", f"more than {2 * samples}", f"samples={points.shape[0] // 4}"
+        )
+    order = torch.randperm(points.shape[0], generator=stream(seed, "data"))
+    every = points.double()[order]
+    axes = torch.linalg.eigh(every.T @ every)[1][:, -1][None]
+    kept = every[2 * samples :]
+
+    def draw(count: int, generator: torch.Generator) -> Tensor:
+        return kept[torch.randint(kept.shape[0], (count,), generator=generator)]
+
+    return _run(
+        architecture,
+        draw,
+        axes,
+        settings=settings or DenoisingSettings(),
+        seed=seed,
+        eigenvalue=alignment,
+        samples=samples,
+        projections=projections,
+        stops=tuple(stops),
+        progress=progress,
+        cancel=cancel,
+        references=(every[:samples], every[samples : 2 * samples]),
+        rotation=rotation,
+    )
+
+
+def _run(
+    architecture: Architecture,
+    draw: Callable[[int, torch.Generator], Tensor],
+    axes: Tensor,
+    *,
+    settings: DenoisingSettings,
+    seed: int,
+    eigenvalue: float,
+    samples: int,
+    projections: int,
+    stops: tuple[int, ...],
+    progress: Callable[[float, str], None] | None,
+    cancel,
+    references: tuple[Tensor, Tensor] | None = None,
+    rotation: Tensor | None = None,
+) -> Trial:
+    net = build_network(architecture, seed)
+    if references is None:
+        held = stream(seed + 1_000_000, "data")
+        references = draw(samples, held), draw(samples, held)
+    anchors = baselines(*references, projections=projections, generator=stream(seed, "projections"))
+    turn = torch.eye(axes.shape[1], dtype=axes.dtype) if rotation is None else rotation.double()
+    rows = []
+    for step, loss in train_noise_predictor(
+        net, lambda n, g: draw(n, g) @ turn.T, settings=settings, seed=seed, stops=stops, cancel=cancel
+    ):
+        made = sample_noise_predictor(
+            net,
+            samples,
+            levels=ddpm_levels(settings.levels),
+            sampler=settings.sampler,
+            generator=stream(seed, "sampling"),
+        )
+        rows.append((step, loss, *_measure(made.double() @ turn, references[0], axes, projections, seed)))
+        if progress is not None:
+            progress(step / settings.steps, f"step {step}, loss {loss:.4f}, sliced W2 {rows[-1][2]:.3f}")
+    columns = torch.tensor(rows, dtype=torch.float64).T
+    return Trial(seed, eigenvalue, columns[0].long(), *columns[1:], baselines=anchors)
+
+
+def _measure(made: Tensor, reference: Tensor, axes: Tensor, projections: int, seed: int) -> tuple[float, ...]:
+    good = torch.isfinite(made).all(dim=1)
+    kept, target = made[good], reference[: int(good.sum())]
+    share = float(good.double().mean())
+    if kept.shape[0] < 2:
+        return (float("inf"),) * 5 + (share,)
+    distance: SlicedDistance = sliced_distance(
+        kept, target, projections=projections, generator=stream(seed, "projections")
+    )
+    along = axis_distance(kept, axes[0], target @ axes[0]) / axes.shape[1] ** 0.5
+    variance = float((kept @ axes.T).square().sum() / (target @ axes.T).square().sum())
+    return distance.mean, distance.largest, along, variance, off_axis_spread(kept, axes), share
