@@ -240,8 +240,8 @@ def measure_images(
         "frechet_conditional": measure_frechet(judge, asked, reference, generator=generator),
         "frechet_null": measure_frechet(judge, free, reference, generator=generator),
     }
-    if len(other) > 1:
-        figures["frechet_real"] = measure_frechet(judge, other, reference, generator=generator)
+    real_images = other if len(other) > 1 else train.points[:count]  # a small set has no second half to spare
+    figures["frechet_real"] = measure_frechet(judge, real_images, reference, generator=generator)
     figures["neighbours_conditional"] = measure_neighbours(asked, train.points, reference)
     figures["neighbours_null"] = measure_neighbours(free, train.points, reference)
     return figures | (measure_levels(model, held_out, generator=generator) if denoising else {})

@@ -126,7 +126,7 @@ RECIPES: dict[str, Recipe] = {
             classes=tuple("0123456789"),
             network={"kind": "mlp", "dim": 64, "width": 256, "depth": 4, "classes": 10, "data_std": 0.5},
             settings=TrainSettings(
-                steps=4000, batch=256, rate=1e-3, decay=0.5, sigma_mean=-0.8, sigma_std=1.3, null_share=0.3
+                steps=1500, batch=256, rate=1e-3, decay=0.5, sigma_mean=-0.8, sigma_std=1.3, null_share=0.3
             ),
             value_range=(-1.0, 1.0),
         ),
