@@ -165,9 +165,9 @@ class PathPage:
         self.canvas.show(**self.session.scene(answer, self._look))
         exact = None if answer.exact is None else answer.exact.barrier
         self.profile.object = profile_figure(answer.result, theme=self._look, exact=exact, width=SIZES.width)
+        style = f"text-align:left;font-weight:400;padding-right:10px;color:{self._look.muted}"
         rows = "".join(
-            f'<tr><th scope="row" style="text-align:left;font-weight:400;padding-right:10px;color:{self._look.muted}">'
-            f"{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
+            f'<tr><th scope="row" style="{style}">{html.escape(name)}</th><td>{html.escape(value)}</td></tr>'
             for name, value in self.session.facts(answer)
         )
         self.facts.object = f'<table class="wb-facts">{rows}</table>'

@@ -28,7 +28,8 @@ def fact(page, name):
 def settled(page, state):
     """Wait until the full answer to a start other than `state` is shown."""
     page.wait_for_function(
-        """(text) => { const shown = [...document.querySelectorAll('.wb-facts tr')].map((row) => row.innerText);
+        """(text) => {
+        const shown = [...document.querySelectorAll('.wb-facts tr')].map((row) => row.innerText);
         const start = document.querySelector('.widget-text input')?.value;
         return !document.querySelector('.wb-working') && start !== text
             && shown.some((row) => row.includes('full')) }""",
