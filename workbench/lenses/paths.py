@@ -29,20 +29,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workbench.curves import Curve, normal_direction, slerp, straight
-from workbench.curves import via as polygon
+from workbench.curves import Curve, slerp, straight
 from workbench.errors import SettingError, ShapeError
 from workbench.flows import noise_range
 from workbench.integrators import Cancel, Progress
 from workbench.models import ExactScore, Landscape, ScoreModel, check_points
 from workbench.report import Estimate, Provenance, SolveReport, Status, provenance_of
 from workbench.schedules import LINEAR, Schedule
-from workbench.strings.evolution import Gamma, evolve_string
+from workbench.strings.evolution import Gamma
 from workbench.strings.meter import Meter
 from workbench.strings.profile import Profile
-from workbench.strings.reading import Barrier, Ground, Reading, deviation_between, ground_of, read_string
-from workbench.strings.static import relax_string
-from workbench.strings.walkers import find_principal_curve
+from workbench.strings.reading import Barrier, Reading, deviation_between, ground_of, read_string
+from workbench.strings.solve import first_strings, solver_of
 from workbench.types import Nodes, Points
 
 REGIMES: tuple[str, ...] = ("transport", "mep", "principal", "static")
@@ -149,19 +147,6 @@ class PathResult:
         return -10.0 / math.log(10.0) * self.energy / self.curve.points.shape[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class _Strings:
-    """What a solver returns to the door: strings of all starts, shape (starts, nodes, dim)."""
-
-    points: Tensor
-    sigma: float
-    round_trip: Tensor
-    walkers: Tensor | None
-    others: tuple[Curve | None, ...]
-    other_says: str
-    report: SolveReport
-
-
 def find_path(
     model: ScoreModel | Landscape,
     start: Points,
@@ -173,8 +158,9 @@ def find_path(
     gamma: Gamma = 7.0,
     temperature: float | None = None,
     window: tuple[float, float] = (0.1, 0.95),
+    quench: float | None = None,
     schedule: Schedule = LINEAR,
-    steps: int = 50,
+    steps: int | None = None,
     solver: str = "rk4",
     starts: int | Sequence[Curve] = 1,
     via: Nodes | None = None,
@@ -205,8 +191,10 @@ def find_path(
         gamma: Strength of the relaxation ("mep", "principal"); 7 and above track the path of least energy.
         temperature: T of a principal curve; None for 1.
         window: Shares of the clock between which the string relaxes.
+        quench: Share of the clock from which gamma falls to nothing at the data; None for 0.7 in a network,
+            whose score gets poorer and stiffer there, and never in a model with an exact score.
         schedule: The evolution's own clock.
-        steps: Its outer steps.
+        steps: Its outer steps; None for 50, and 25 in a network.
         solver: Its transport solver: "rk4", "heun" or "euler".
         starts: Number of starts, the first one plain and the others bent to alternating sides; or curves
             in the data's unit (static) or at the noise end (otherwise).
@@ -249,6 +237,7 @@ def find_path(
         "gamma": gamma,
         "temperature": temperature,
         "window": window,
+        "quench": quench,
         "schedule": schedule,
         "steps": steps,
         "solver": solver,
@@ -270,10 +259,8 @@ def find_path(
     ground = ground_of(model, level)
     exact = ground.energy is not None
     polish = exact if polish is None else polish
-    curves, names = _starts(regime, start, end, nodes, starts, via, generator)
-    solve = (
-        _static if regime == "static" else _landscape_principal if isinstance(model, Landscape) else _evolve
-    )
+    curves, names = first_strings(regime, start, end, nodes, starts, via, generator)
+    solve = solver_of(model, regime)
     strings = solve(model, ground, start, end, curves, meter, options)
 
     def read(k: int, closely: bool) -> Reading:
@@ -453,181 +440,6 @@ def _energy_level(model, regime, sigma, energy_sigma, window, schedule: Schedule
     closes = schedule.t_noise + window[1] * (schedule.t_data - schedule.t_noise)
     a, s = schedule(torch.tensor(closes, dtype=torch.float64))
     return max(low, floor, float(s / a))
-
-
-def _starts(regime, start, end, nodes, starts, via, generator) -> tuple[list[Curve], list[str]]:
-    """First strings in the data's unit, as a static solve takes them, and their names.
-
-    An evolution bends its own arcs in the same way at the noise end.
-    """
-    if not isinstance(starts, int):
-        if not starts:
-            raise SettingError("no start", "at least one curve", "starts=1")
-        for curve in starts:
-            if curve.points.ndim != 2 or curve.points.shape[-1] != start.shape[-1]:
-                raise ShapeError(
-                    f"a start of shape {tuple(curve.points.shape)}", f"one curve, (nodes, {start.shape[-1]})"
-                )
-        curves = [curve if curve.nodes == nodes else curve.resample(nodes) for curve in starts]
-        return curves, [f"curve {k + 1}" for k in range(len(curves))]
-    if starts < 1 or (starts > 1 and start.shape[-1] < 2):
-        raise SettingError(
-            f"starts={starts} in {start.shape[-1]} dimensions", "1, or more in a plane", "starts=1"
-        )
-    if via is not None:
-        check_points(via, start.shape[-1], name="via")
-        if via.ndim != 2:
-            raise ShapeError(f"via of shape {tuple(via.shape)}", "points of shape (count, dim)", "via[None]")
-    first = straight(start, end, nodes) if via is None else polygon(start, end, via, nodes)
-    plain = "via points" if via is not None else "straight" if regime == "static" else "arc"
-    names = [plain] + [f"{plain}, bent {'left' if k % 2 else 'right'}" for k in range(1, starts)]
-    if regime != "static":
-        return [first] * starts, names
-    return [Curve.through(points) for points in _bent(first.points.expand(starts, -1, -1), generator)], names
-
-
-def _static(model, ground: Ground, start, end, curves, meter, options) -> _Strings:
-    points = torch.stack([curve.points for curve in curves])
-    tol = 1e-5 if options["tol"] is None else options["tol"]
-    found = relax_string(
-        ground.force,
-        Curve.through(points),
-        tol=tol,
-        max_iterations=options["max_iterations"],
-        meter=meter,
-        where="" if isinstance(model, Landscape) else f", sigma {ground.sigma:.4g}",
-        progress=options["progress"],
-        cancel=options["cancel"],
-    )
-    coarse = [None] * len(curves) if found.coarse is None else [Curve.through(p) for p in found.coarse.points]
-    return _Strings(
-        found.curve.points,
-        ground.sigma,
-        torch.zeros(len(curves), 2, dtype=points.dtype, device=points.device),
-        None,
-        tuple(coarse),
-        "against half the images",
-        found.report,
-    )
-
-
-def _landscape_principal(model, ground: Ground, start, end, curves, meter, options) -> _Strings:
-    """Walkers around the relaxed strings of a landscape, T in its energy unit."""
-    strings = _static(model, ground, start, end, curves, meter, options)
-    temperature = 1.0 if options["temperature"] is None else options["temperature"]
-    span = torch.linalg.vector_norm(strings.points.diff(dim=-2), dim=-1).mean()
-    probe = strings.points.reshape(-1, strings.points.shape[-1])
-    reach = (
-        1e-4
-        * span
-        * torch.nn.functional.normalize(
-            torch.randn(probe.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(
-                probe
-            ),
-            dim=-1,
-        )
-    )
-    bend = meter(ground.force, probe) - meter(ground.force, probe + reach)
-    stiffness = float(
-        (torch.linalg.vector_norm(bend, dim=-1) / torch.linalg.vector_norm(reach, dim=-1)).max()
-    )
-    found = find_principal_curve(
-        ground.force,
-        Curve.through(strings.points),
-        temperature=temperature,
-        step=0.1 / stiffness,
-        walkers=options["walkers"] or 16,
-        modes=options["modes"],
-        meter=meter,
-        generator=options["generator"],
-        progress=options["progress"],
-        cancel=options["cancel"],
-    )
-    return replace(
-        strings,
-        points=found.curve.points,
-        walkers=found.walkers,
-        others=(None,) * len(curves),
-        report=found.report,
-    )
-
-
-def _evolve(model: ScoreModel, ground: Ground, start, end, curves, meter, options) -> _Strings:
-    """Strings of all starts through the noise levels, in one batch."""
-    count, regime, generator = len(curves), options["regime"], options["generator"]
-    small = start.shape[-1] <= 16
-    walkers = options["walkers"] or (8 if small else 2)
-    limit = options["most_substeps"]
-    limit = (None if small else 10) if limit is None else limit
-    temperature = 0.0
-    if regime == "principal":
-        temperature = 1.0 if options["temperature"] is None else options["temperature"]
-    given, via = options["given"], options["via"]
-
-    def arc(here: Points, there: Points, nodes: int) -> Curve:
-        if given:  # the caller's curves at the noise end, moved so that their ends meet the latents
-            points = torch.stack([curve.points for curve in curves])
-            u = torch.linspace(0.0, 1.0, nodes, dtype=points.dtype, device=points.device).unsqueeze(-1)
-            gap = torch.lerp((here - points[:, 0]).unsqueeze(-2), (there - points[:, -1]).unsqueeze(-2), u)
-            return Curve.through(points + gap)
-        return Curve.through(_bent(slerp(here, there, nodes).points, generator))
-
-    found = evolve_string(
-        model,
-        start.expand(count, -1),
-        end.expand(count, -1),
-        nodes=options["nodes"],
-        gamma=0.0 if regime == "transport" else options["gamma"],
-        window=options["window"],
-        schedule=options["schedule"],
-        steps=options["steps"],
-        solver=options["solver"],
-        sigma=options["sigma"],
-        arc=arc,
-        via=None if via is None else via.expand(count, -1, -1),
-        temperature=temperature,
-        walkers=walkers,
-        eta=options["eta"],
-        modes=options["modes"],
-        most_substeps=limit,
-        tol=1e-3 if options["tol"] is None else options["tol"],
-        meter=meter,
-        generator=generator,
-        progress=options["progress"],
-        cancel=options["cancel"],
-    )
-    others: tuple[Curve | None, ...] = (None,) * count
-    if regime == "mep" and ground.energy is not None and found.report.status is not Status.CANCELLED:
-        still = relax_string(
-            ground.force, found.curve, levels=(options["nodes"],), tol=1e-4, max_iterations=60, meter=meter
-        )
-        others = tuple(Curve.through(points) for points in still.curve.points)
-    return _Strings(
-        found.curve.points,
-        found.sigma,
-        found.round_trip,
-        found.walkers,
-        others,
-        "against the string relaxed at this level",
-        found.report,
-    )
-
-
-def _bent(points: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Starts (starts, nodes, dim) bent aside, the first one not, the others to alternating sides, ever
-    farther."""
-    count, nodes = points.shape[:2]
-    if count == 1:
-        return points
-    here, there = points[0, 0], points[0, -1]
-    chord = torch.linalg.vector_norm(there - here)
-    u = torch.linspace(0.0, 1.0, nodes, dtype=points.dtype, device=points.device)
-    bends = [torch.zeros_like(points[0])]
-    for k in range(1, count):
-        size = (1 if k % 2 else -1) * 0.25 * (1 + (k - 1) // 2)
-        aside = normal_direction(here, there, None if here.shape[-1] == 2 else generator)
-        bends.append(size * chord * torch.sin(math.pi * u).unsqueeze(-1) * aside)
-    return points + torch.stack(bends)
 
 
 def _verdicts(

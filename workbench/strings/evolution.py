@@ -53,6 +53,7 @@ RELAXATIONS: dict[str, float] = {"euler": 2.0, "heun": 2.0, "rkc": math.inf}
 """Relaxation methods and the product of step and curvature at which they lose stability."""
 
 _MOST_STAGES = 8  # Chebyshev stages between two respacings
+_SLACK = 1.25  # a learned score may be stiffer than any true one can be
 _FARTHEST = 1e3  # noise end of the evolution, in standard deviations of the data
 
 
@@ -68,7 +69,7 @@ class EvolvedString:
         sigmas: Noise level after each outer step, shape (steps,).
         lengths: Length of the string in the data's unit after each outer step, shape (steps, *batch).
         stiffness: Largest measured product of relaxation step and curvature over its stable limit; below 1
-            where the run can be trusted.
+            where the run can be trusted. Measured from differences of the score, hence noisy in float32.
         walkers: Walkers at the end in the data's unit, shape (*batch, nodes, walkers, dim); None at zero
             temperature.
         acceptance: Share of walker moves that stayed in their cell; None without walkers.
@@ -130,6 +131,12 @@ def stages_for(product: float) -> int:
     return stages
 
 
+def _curvature(before: Tensor, after: Tensor, move: Tensor) -> Tensor:
+    """Curvature of the energy along a move, from the forces at its ends; 0 where the energy falls ever faster."""
+    size = move.square().sum(-1).clamp_min(torch.finfo(move.dtype).tiny)
+    return (((before - after) * move).sum(-1) / size).clamp_min(0.0)
+
+
 def chebyshev_step(
     force: Callable[[Tensor], Tensor],
     x: Tensor,
@@ -156,9 +163,7 @@ def chebyshev_step(
     for j, (mu, nu, mu_f, gamma_f) in enumerate(rows[1:]):
         f = force(now)
         if j == 0:
-            tiny = torch.finfo(x.dtype).tiny
-            size = torch.linalg.vector_norm(rows[0][0] * step * f0, dim=-1).clamp_min(tiny)
-            curvature = torch.linalg.vector_norm(f - f0, dim=-1) / size
+            curvature = _curvature(f0, f, now - x)
         before, now = now, (1 - mu - nu) * x + mu * now + nu * before + step * (mu_f * f + gamma_f * f0)
     return now, curvature
 
@@ -245,6 +250,7 @@ def evolve_string(
     nodes: int = 33,
     gamma: Gamma = 7.0,
     window: tuple[float, float] = (0.1, 0.95),
+    quench: float = 1.0,
     schedule: Schedule = LINEAR,
     steps: int = 50,
     solver: str = "rk4",
@@ -276,6 +282,8 @@ def evolve_string(
         gamma: Strength of the relaxation, or a function of the clock's share (0 noise, 1 data); 0 is pure
             transport. Its square times the clock's step is an effort: it depends on the schedule.
         window: Shares of the clock between which the string relaxes.
+        quench: Share of the clock from which gamma falls in proportion to what is left of the clock, where a
+            learned score gets poorer and stiffer; 1 for never.
         schedule: The evolution's own noising and clock.
         steps: Outer steps.
         solver: Fixed-step solver of the transport: "euler", "heun" or "rk4".
@@ -310,7 +318,7 @@ def evolve_string(
     Cost: rk4 transport 4 steps (nodes + 2) calls; relaxation about sqrt(gamma^2 dt / (2 s^2)) calls an image
     and step; 33 images at gamma 7 and 50 steps take about 9,700 in all, as some 300 batches.
     """
-    _check(gamma, window, steps, solver, relaxation, cap, substeps, temperature, walkers, eta, nodes)
+    _check(gamma, window, quench, steps, solver, relaxation, cap, substeps, temperature, walkers, eta, nodes)
     meter = Meter(memory_budget) if meter is None else meter
     before = meter.points
     noisy, clean = evolution_levels(model, sigma)
@@ -344,6 +352,7 @@ def evolve_string(
         x = respace(x)
         share = clock.shares[step + 1]
         strength = gamma(share) if callable(gamma) else gamma
+        strength *= min(1.0, (1.0 - share) / (1.0 - quench)) if quench < 1.0 else 1.0
         effort = strength**2 * abs(share - clock.shares[step]) * abs(schedule.t_data - schedule.t_noise)
         inside = window[0] <= share <= window[1] + 1e-9
         if inside and effort > 0 and nodes > 2 and not cancelled:
@@ -391,11 +400,15 @@ def evolve_string(
         acceptance=None if swarm is None else swarm.acceptance,
         resets=None if swarm is None else swarm.reset_rate,
         width=None if swarm is None else swarm.width(x) / a_clean,
-        report=_report(worst, tol, stiffness, cancelled, steps, meter.points - before, swarm, x),
+        report=_report(
+            worst, tol, stiffness, cancelled, steps, meter.points - before, swarm, x, 1.0 if substeps else 1.5
+        ),
     )
 
 
-def _check(gamma, window, steps, solver, relaxation, cap, substeps, temperature, walkers, eta, nodes) -> None:
+def _check(
+    gamma, window, quench, steps, solver, relaxation, cap, substeps, temperature, walkers, eta, nodes
+) -> None:
     check_solver(solver, steps)
     if solver not in ("euler", "heun", "rk4"):
         raise SettingError(f"solver {solver!r}", "euler, heun or rk4", "solver='rk4'")
@@ -409,6 +422,8 @@ def _check(gamma, window, steps, solver, relaxation, cap, substeps, temperature,
         raise SettingError(
             f"window={window}", "two rising shares of the clock from 0 to 1", "window=(0.1, 0.95)"
         )
+    if not 0 < quench <= 1:
+        raise SettingError(f"quench={quench}", "a share of the clock above 0, at most 1", "quench=1.0")
     if not 0 < cap < 2 or (substeps is not None and substeps < 1):
         raise SettingError(f"cap={cap}, substeps={substeps}", "0 < cap < 2 and at least one sub-step")
     if temperature < 0 or walkers < 1 or not 0 < eta <= 1:
@@ -445,8 +460,9 @@ class _Relaxation:
         """The strings after an effort, respaced after every step; each string has its own steps."""
         shape = x.shape
         x = x.reshape(-1, *shape[-2:])
-        bound = 1.0 / levels[1] ** 2 if levels[1] > 0 else math.inf
-        if bound > 1e4 and isinstance(self.fields.model, ExactScore):
+        exact = isinstance(self.fields.model, ExactScore)
+        bound = (1.0 if exact else _SLACK) / levels[1] ** 2 if levels[1] > 0 else math.inf
+        if bound > 1e4 and exact:
             bound = self.bound(x, levels[1], t)
         longest = stable_reach(_MOST_STAGES) if self.method == "rkc" else self.cap
         count = self.substeps or max(1, math.ceil(effort * bound / longest))
@@ -483,8 +499,7 @@ class _Relaxation:
             limit = stable_reach(stages)
         elif self.method == "heun":
             second = pull(inner + h * first)
-            size = torch.linalg.vector_norm(h * first, dim=-1).clamp_min(torch.finfo(x.dtype).tiny)
-            curvature = torch.linalg.vector_norm(second - first, dim=-1) / size
+            curvature = _curvature(first, second, h * first)
             new, limit = inner + 0.5 * h * (first + second), RELAXATIONS["heun"]
         else:
             curvature = self._measured(x, t, 1)
@@ -507,12 +522,16 @@ class _Relaxation:
             self.probe = (noise / torch.linalg.vector_norm(noise, dim=-1, keepdim=True)).to(inner)
         force = self.fields.score(inner, t)
         reach = torch.finfo(x.dtype).eps ** 0.4 * torch.linalg.vector_norm(x.diff(dim=-2), dim=-1).mean()
-        size = torch.zeros_like(inner[..., :1])
+        size = torch.zeros_like(inner[..., 0])
         for _ in range(count):
-            bend = (force - self.fields.score(inner + reach * self.probe, t)) / reach
-            size = torch.linalg.vector_norm(bend, dim=-1, keepdim=True)
-            self.probe = bend / size.clamp_min(torch.finfo(x.dtype).tiny)
-        return size[..., 0]
+            after = self.fields.score(inner + reach * self.probe, t)
+            size = _curvature(force, after, reach * self.probe)
+            bend = (force - after) / reach
+            # shifted so that a falling direction, however steep, does not hide the stiffest rising one
+            bend = bend + torch.linalg.vector_norm(bend, dim=-1, keepdim=True) * self.probe
+            norm = torch.linalg.vector_norm(bend, dim=-1, keepdim=True)
+            self.probe = bend / norm.clamp_min(torch.finfo(x.dtype).tiny)
+        return size
 
     def worst(self) -> float:
         """Largest measured share of the stable limit over the run."""
@@ -559,13 +578,13 @@ def _stir(
     return x
 
 
-def _report(worst, tol, stiffness, cancelled, steps, calls, swarm, x) -> SolveReport:
+def _report(worst, tol, stiffness, cancelled, steps, calls, swarm, x, limit) -> SolveReport:
     warnings = [] if swarm is None else list(swarm.warnings(x))
     status, message = Status.CONVERGED, f"worst relative round trip of the ends {worst:.2e}, tol {tol:g}"
     if worst > tol:
         status = Status.MAX_ITERATIONS
         warnings.append(f"the ends return to {worst:.2e} of their norm, above tol {tol:g}: take more steps")
-    if stiffness > 1.0:
+    if stiffness > limit:
         status = Status.DIVERGED
         message = f"a relaxation step reached {stiffness:.2f} times its stable limit: finite but wrong"
         warnings.append(message + "; leave substeps to the solver or take more steps")
