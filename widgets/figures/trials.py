@@ -1,0 +1,196 @@
+"""Figures of predictions put to the test: measured distances, learning curves, linear theory, alignment.
+alignment.
+
+No distance is drawn without the trivial generators beside it.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import plotly.graph_objects as go
+import torch
+
+from widgets.figures.status import dress
+from widgets.theme import SIZES, Theme, theme_of
+from workbench.anisotropy.alignment import Alignment
+from workbench.anisotropy.comparison import Comparison
+from workbench.anisotropy.linear_theory import LinearDiffusion
+from workbench.anisotropy.trials import Trial
+
+
+def comparison_figure(
+    comparison: Comparison,
+    trials: Sequence[Trial] = (),
+    *,
+    theme: str | Theme = "light",
+    width: int | None = None,
+) -> go.Figure:
+    """Predicted eigenvalue against measured distance, with the trivial generators as lines.
+
+    Args:
+        comparison: Medians over seeds with their intervals.
+        trials: The trials themselves, drawn as points.
+        theme: Name or theme.
+        width: Pixels.
+
+    Returns:
+        Traces "median of seeds", "seeds", "all zeros", "standard normal", "real against real".
+    """
+    look = theme_of(theme)
+    x = comparison.eigenvalues.tolist()
+    median = [d.median for d in comparison.distances]
+    drawing = go.Figure()
+    if trials:
+        drawing.add_scatter(
+            x=[t.eigenvalue for t in trials],
+            y=[float(t.sliced[-1]) for t in trials],
+            mode="markers",
+            name="seeds",
+            marker=dict(color=look.muted, size=SIZES.marker - 2),
+        )
+        anchors = [t.baselines for t in trials]
+        for name, values, dash in (
+            ("all zeros", [b.zero.mean for b in anchors], "dash"),
+            ("standard normal", [b.normal.mean for b in anchors], "dot"),
+            ("real against real", [b.real.mean for b in anchors], "dashdot"),
+        ):
+            height = sorted(values)[len(values) // 2]
+            drawing.add_scatter(
+                x=[min(x), max(x)],
+                y=[height, height],
+                mode="lines",
+                name=name,
+                line=dict(color=look.muted, dash=dash, width=1),
+            )
+    drawing.add_scatter(
+        x=x,
+        y=median,
+        mode="markers",
+        name="median of seeds",
+        marker=dict(color=look.path, size=SIZES.marker + 2),
+        error_y=dict(
+            type="data",
+            symmetric=False,
+            array=[d.high - d.median for d in comparison.distances],
+            arrayminus=[d.median - d.low for d in comparison.distances],
+        ),
+    )
+    spread = min(x) > 0 and max(x) > 5 * min(x)
+    drawing.update_xaxes(title_text="eigenvalue λ, predicted difficulty", type="log" if spread else "linear")
+    drawing.update_yaxes(title_text="sliced W2 after training", type="log")
+    worse = sum(not ok for ok in comparison.beats_zero)
+    note = f"{worse} of {len(x)} directions worse than zeros" if worse else "all better than zeros"
+    seeds = comparison.distances[0].seeds
+    return dress(
+        drawing,
+        title=f"Rank correlation {comparison.rank_correlation:+.2f}",
+        subtitle=f"positive: as conjectured; {note}; intervals: bootstrap of {seeds} seeds",
+        theme=look,
+        width=width,
+    )
+
+
+def curves_figure(
+    trials: Mapping[str, Trial], *, theme: str | Theme = "light", width: int | None = None
+) -> go.Figure:
+    """Sliced distance over training steps for several trials, with the generator of zeros as a line.
+
+    Returns:
+        One trace a trial under its label, and "all zeros".
+    """
+    look = theme_of(theme)
+    drawing = go.Figure()
+    for place, (label, trial) in enumerate(trials.items()):
+        drawing.add_scatter(
+            x=trial.steps.tolist(),
+            y=trial.sliced.tolist(),
+            mode="lines+markers",
+            name=label,
+            line=dict(color=look.series[place % len(look.series)]),
+            customdata=torch.stack([trial.along, trial.off_axis, trial.variance], dim=1).tolist(),
+            hovertemplate="step %{x}<br>sliced W2 %{y:.3g}<br>along the axis %{customdata[0]:.3g}<br>"
+            "off it %{customdata[1]:.3g}<br>variance ratio %{customdata[2]:.3g}<extra></extra>",
+        )
+    steps = [int(s) for t in trials.values() for s in t.steps]
+    zero = sorted(t.baselines.zero.mean for t in trials.values())[len(trials) // 2]
+    drawing.add_scatter(
+        x=[min(steps), max(steps)],
+        y=[zero, zero],
+        mode="lines",
+        name="all zeros",
+        line=dict(color=look.muted, dash="dash", width=1),
+    )
+    drawing.update_xaxes(title_text="optimiser steps")
+    drawing.update_yaxes(title_text="sliced W2", type="log")
+    return dress(
+        drawing,
+        title="Learning along directions",
+        subtitle="above the dashed line: worse than zeros",
+        theme=look,
+        width=width,
+    )
+
+
+def linear_figure(
+    found: LinearDiffusion, *, theme: str | Theme = "light", width: int | None = None
+) -> go.Figure:
+    """Exact W2 of a linear diffusion along each eigenvector; no randomness.
+
+    Returns:
+        Traces "exact W2" and "all zeros".
+    """
+    look = theme_of(theme)
+    drawing = go.Figure()
+    drawing.add_scatter(
+        x=found.values.tolist(),
+        y=found.distances.tolist(),
+        mode="lines+markers",
+        name="exact W2",
+        line=dict(color=look.path),
+    )
+    drawing.add_scatter(
+        x=[float(found.values[0]), float(found.values[-1])],
+        y=[found.zero] * 2,
+        mode="lines",
+        name="all zeros",
+        line=dict(color=look.muted, dash="dash", width=1),
+    )
+    best, worst = float(found.distances[0]), float(found.distances[-1])
+    drawing.update_xaxes(title_text="eigenvalue λ of the direction of the data", type="log")
+    drawing.update_yaxes(title_text="exact W2 to the data, data units", rangemode="tozero")
+    return dress(
+        drawing,
+        title=f"Linear theory: W2 {best:.3f} along λ_min, {worst:.3f} along λ_max",
+        subtitle=f"{found.steps} gradient steps a noise level; sampler's covariance propagated exactly",
+        theme=look,
+        width=width,
+    )
+
+
+def alignment_figure(
+    alignments: Mapping[str, Alignment], *, theme: str | Theme = "light", width: int | None = None
+) -> go.Figure:
+    """Where data sets lie between the least and the most aligned rotation: 0 predicted best, 1 worst.
+
+    Returns:
+        One bar trace "position".
+    """
+    look = theme_of(theme)
+    drawing = go.Figure()
+    drawing.add_bar(
+        y=list(alignments),
+        x=[a.position for a in alignments.values()],
+        orientation="h",
+        name="position",
+        marker=dict(color=look.path),
+        customdata=[[a.value, a.minimum, a.maximum] for a in alignments.values()],
+        hovertemplate="alignment %{customdata[0]:.4g}<br>between %{customdata[1]:.4g} and "
+        "%{customdata[2]:.4g}<extra></extra>",
+    )
+    drawing.update_xaxes(title_text="position between least (0) and most (1) aligned", range=[0, 1])
+    return dress(
+        drawing,
+        title="Alignment of data with the architecture",
+        subtitle="0: predicted best",
+        theme=look,
+        width=width,
+    )
