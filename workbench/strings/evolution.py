@@ -131,10 +131,15 @@ def stages_for(product: float) -> int:
     return stages
 
 
-def _curvature(before: Tensor, after: Tensor, move: Tensor) -> Tensor:
-    """Curvature of the energy along a move, from the forces at its ends; 0 where the energy falls ever faster."""
-    size = move.square().sum(-1).clamp_min(torch.finfo(move.dtype).tiny)
-    return (((before - after) * move).sum(-1) / size).clamp_min(0.0)
+def _curvature(x: Tensor, before: Tensor, after: Tensor, move: Tensor) -> Tensor:
+    """Curvature of the energy along a move from x, from the forces at its ends.
+
+    0 where the energy falls ever faster, and where the move is so small that rounding decides.
+    """
+    size = torch.linalg.vector_norm(move, dim=-1)
+    least = 100.0 * torch.finfo(x.dtype).eps ** 0.75 * (1.0 + torch.linalg.vector_norm(x, dim=-1))
+    rise = ((before - after) * move).sum(-1) / size.square().clamp_min(torch.finfo(x.dtype).tiny)
+    return torch.where(size > least, rise.clamp_min(0.0), 0.0)
 
 
 def chebyshev_step(
@@ -163,7 +168,7 @@ def chebyshev_step(
     for j, (mu, nu, mu_f, gamma_f) in enumerate(rows[1:]):
         f = force(now)
         if j == 0:
-            curvature = _curvature(f0, f, now - x)
+            curvature = _curvature(x, f0, f, now - x)
         before, now = now, (1 - mu - nu) * x + mu * now + nu * before + step * (mu_f * f + gamma_f * f0)
     return now, curvature
 
@@ -499,7 +504,7 @@ class _Relaxation:
             limit = stable_reach(stages)
         elif self.method == "heun":
             second = pull(inner + h * first)
-            curvature = _curvature(first, second, h * first)
+            curvature = _curvature(inner, first, second, h * first)
             new, limit = inner + 0.5 * h * (first + second), RELAXATIONS["heun"]
         else:
             curvature = self._measured(x, t, 1)
@@ -525,7 +530,7 @@ class _Relaxation:
         size = torch.zeros_like(inner[..., 0])
         for _ in range(count):
             after = self.fields.score(inner + reach * self.probe, t)
-            size = _curvature(force, after, reach * self.probe)
+            size = _curvature(inner, force, after, reach * self.probe)
             bend = (force - after) / reach
             # shifted so that a falling direction, however steep, does not hide the stiffest rising one
             bend = bend + torch.linalg.vector_norm(bend, dim=-1, keepdim=True) * self.probe
