@@ -41,6 +41,7 @@ from workbench.strings.meter import Meter
 from workbench.strings.profile import Profile
 from workbench.strings.reading import Barrier, Reading, deviation_between, ground_of, read_string
 from workbench.strings.solve import first_strings, solver_of
+from workbench.strings.static import Align, Precondition
 from workbench.types import Nodes, Points
 
 REGIMES: tuple[str, ...] = ("transport", "mep", "principal", "static")
@@ -170,6 +171,8 @@ def find_path(
     most_substeps: int | None = None,
     tol: float | None = None,
     max_iterations: int = 2000,
+    align: Align | None = None,
+    precondition: Precondition | None = None,
     polish: bool | None = None,
     energy_sigma: float | None = None,
     measure_share: bool = True,
@@ -206,6 +209,10 @@ def find_path(
         tol: Relative accuracy: estimated remaining displacement of a static string, None for 1e-5; round trip
             of the ends otherwise, None for 1e-3.
         max_iterations: Limit of a static string, each level.
+        align: Rigid alignment of a static string's images before every respacing, as
+            `workbench.adapters.conformations.align_nodes` for molecules.
+        precondition: Preconditioner of a static string in a stiff landscape, as
+            `workbench.strings.precondition.CurvaturePreconditioner`; it counts its own evaluations.
         polish: Polish saddles and modes; None for yes where energies are exact, no for networks.
         energy_sigma: Noise level of the energies; None for sigma, and for a network the level at which its
             window closes.
@@ -248,6 +255,8 @@ def find_path(
         "sigma": sigma,
         "tol": tol,
         "max_iterations": max_iterations,
+        "align": align,
+        "precondition": precondition,
         "via": via,
         "regime": regime,
         "given": not isinstance(starts, int),

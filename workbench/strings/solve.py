@@ -94,6 +94,8 @@ def solve_static(model, ground: Ground, start, end, curves, meter, options) -> S
         Curve.through(points),
         tol=tol,
         max_iterations=options["max_iterations"],
+        align=options["align"],
+        precondition=options["precondition"],
         meter=meter,
         where="" if isinstance(model, Landscape) else f", sigma {ground.sigma:.4g}",
         progress=options["progress"],

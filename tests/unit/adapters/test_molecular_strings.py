@@ -8,6 +8,7 @@ from tests.oracles import molecules as oracle
 from workbench.adapters.conformations import align_nodes, dihedral_angles, kabsch_align, torsion_start
 from workbench.adapters.molecules import alanine_dipeptide, find_basins, gold_on_aluminium
 from workbench.curves import Curve
+from workbench.lenses.paths import find_path
 from workbench.minima import find_minimum
 from workbench.strings.precondition import CurvaturePreconditioner
 from workbench.strings.profile import spline_profile
@@ -129,3 +130,30 @@ def test_gold_hops_over_the_known_barrier(nodes):
     saddle = polish(landscape.force, top(landscape, found))
     assert saddle.index == 1
     assert float(landscape.energy(saddle.point)) - ends[0].energy == pytest.approx(0.374464, abs=1e-5)
+
+
+def test_the_path_lens_passes_alignment_and_preconditioner_on():
+    landscape, start, end = gold_on_aluminium()
+    ends = [find_minimum(landscape, x, tol=1e-4).x for x in (start, end)]
+    aligned = []
+
+    def align(nodes):
+        aligned.append(nodes.shape)
+        return nodes
+
+    precondition = CurvaturePreconditioner(landscape.force)
+    found = find_path(
+        landscape,
+        *ends,
+        nodes=5,
+        tol=1e-2,
+        align=align,
+        precondition=precondition,
+        measure_share=False,
+    )
+    assert found.report.converged
+    assert found.energy_unit == "eV"
+    assert found.barrier.value == pytest.approx(oracle.GOLD_HOP, abs=1e-3)
+    assert [barrier.hessian_index for barrier in found.barriers] == [1, 1]
+    assert set(aligned) == {(1, 5, 15)}
+    assert precondition.evaluations > 0
