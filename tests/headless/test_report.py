@@ -8,7 +8,7 @@ import pytest
 
 from workbench.headless.console import describe
 from workbench.headless.record import MIME, Record
-from workbench.headless.report import figures_of, markdown, report_html
+from workbench.headless.report import figure_html, figures_of, markdown, report_html
 from workbench.headless.watch import Moment
 
 FACTS = {
@@ -103,6 +103,11 @@ def test_a_failure_comes_first():
 def test_figures_are_found_in_order():
     plots = [shown({"application/vnd.plotly.v1+json": {"data": [], "layout": {"height": h}}}) for h in (1, 2)]
     assert [f["layout"]["height"] for f in figures_of(notebook(*plots))] == [1, 2]
+
+
+def test_numbers_that_are_none_become_gaps():
+    text = figure_html({"data": [{"y": [1.0, float("nan"), [float("inf")]]}]}, 0)
+    assert '"y": [1.0, null, [null]]' in text
 
 
 def test_markdown_keeps_tables_and_shows_raw_html():

@@ -199,6 +199,8 @@ def sweep_notebook(
         print(f"[{done:4d}/{total}] {point.key} {state}", file=sys.stderr, flush=True)
 
     given = list(filter(None, devices.split(",")))
+    if slurm:
+        options.setdefault("log_directory", str(folder / "slurm"))
     where = clusters.cluster_for(scheduler=scheduler, jobs=jobs, slurm=options if slurm else None)
     try:
         if planned.missing:

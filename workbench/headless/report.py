@@ -6,6 +6,7 @@ stands in the page once, pictures are inline, and the page's own policy forbids 
 
 import html
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -102,7 +103,7 @@ def figure_html(figure: Mapping[str, Any], number: int | str) -> str:
     Returns:
         HTML; the page needs ``with_plotly``.
     """
-    drawing = {"data": figure.get("data", []), "layout": figure.get("layout", {})}
+    drawing = _finite({"data": figure.get("data", []), "layout": figure.get("layout", {})})
     text = json.dumps(drawing, ensure_ascii=False, allow_nan=False, default=str).replace("<", "\\u003c")
     height = drawing["layout"].get("height") or 450
     return (
@@ -211,6 +212,17 @@ def _output(output: Mapping[str, Any], number: int) -> tuple[str, int]:
     if "text/markdown" in data:
         return markdown(_text(data["text/markdown"])), 0
     return f"<pre>{html.escape(_text(data.get('text/plain', '')))}</pre>", 0
+
+
+def _finite(value: Any) -> Any:
+    """Numbers that JSON cannot hold become gaps."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    if isinstance(value, Mapping):
+        return {k: _finite(v) for k, v in value.items()}
+    return value
 
 
 def _text(value: Any) -> str:

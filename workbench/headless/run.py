@@ -252,6 +252,7 @@ def _finish(folder: Path, notebook: Any, facts: dict[str, Any]) -> tuple[str, st
     try:
         write_whole(folder / "notebook.ipynb", nbformat.writes(notebook))
         write_json(folder / "metrics.json", metrics)
+        write_json(folder / "run.json", facts)
         write_whole(folder / "report.html", report_html(notebook, facts, records))
     except OSError as error:
         if not is_disk_full(error):
@@ -261,10 +262,8 @@ def _finish(folder: Path, notebook: Any, facts: dict[str, Any]) -> tuple[str, st
             facts.update(status="disk full", exit_code=EXIT_CODES["disk full"])
         (folder / ".reserve").unlink(missing_ok=True)
         with contextlib.suppress(OSError):
+            write_json(folder / "run.json", facts)
             write_json(folder / "metrics.json", metrics)
-    (folder / ".reserve").unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        write_json(folder / "run.json", facts)
     return facts["status"], facts["message"], metrics
 
 

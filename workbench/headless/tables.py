@@ -65,11 +65,13 @@ def write_table(folder: Path, *, metric: str = "", x: str = "", colour: str = ""
     except ImportError:
         raise MissingExtra.of("pandas", "dist") from None
     rows = collect(folder)
-    frame = pandas.DataFrame(rows)
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    frame = pandas.DataFrame(rows, columns=names)
     files = [folder / f"table.{suffix}" for suffix in ("parquet", "csv", "html")]
-    for name in frame.select_dtypes("object"):  # of several types: Parquet wants one
-        if len({type(v) for v in frame[name] if v is not None} - {int, float}) > 0:
-            frame[name] = [None if v is None else str(v) for v in frame[name]]
+    for name in names:  # Parquet wants one type in a column
+        kinds = {type(row.get(name)) for row in rows} - {type(None)}
+        if (kinds - {int, float} and len(kinds) > 1) or list in kinds:
+            frame[name] = [None if row.get(name) is None else str(row[name]) for row in rows]
     frame.to_parquet(files[0].with_suffix(".parquet.new"), index=False)
     files[0].with_suffix(".parquet.new").replace(files[0])
     write_whole(files[1], frame.to_csv(index=False))
@@ -117,7 +119,7 @@ def _figure(rows: Sequence[Mapping[str, Any]], metric: str, x: str, colour: str)
             trace["error_y"] = {"type": "data", "array": [r.get(f"{metric}.error") for r in chosen]}
         traces.append(trace)
     layout = {"xaxis": {"title": {"text": x}}, "yaxis": {"title": {"text": metric}}, "height": 480}
-    return {"data": _without_nan(traces), "layout": layout}
+    return {"data": traces, "layout": layout}
 
 
 def _columns(name: str, value: Any) -> dict[str, Any]:
@@ -126,17 +128,6 @@ def _columns(name: str, value: Any) -> dict[str, Any]:
 
 def _shown(value: Any) -> Any:
     return "" if value is None else value
-
-
-def _without_nan(value: Any) -> Any:
-    """Floats that JSON cannot hold become gaps."""
-    if isinstance(value, float) and value - value != 0:
-        return None
-    if isinstance(value, list):
-        return [_without_nan(v) for v in value]
-    if isinstance(value, dict):
-        return {k: _without_nan(v) for k, v in value.items()}
-    return value
 
 
 def _read(path: Path) -> dict[str, Any]:
