@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = (
     {"types", "errors", "report", "devices"},
     {"schedules", "models", "metrics", "curves", "embeddings", "fields", "linalg", "integrators", "minima"},
-    {"worlds", "adapters", "flows", "strings", "geodesics", "anisotropy"}
+    {"worlds", "adapters", "flows", "strings", "geodesics", "anisotropy", "logpartition", "phases"}
     | {
         "architectures",
         "nets",

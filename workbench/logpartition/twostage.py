@@ -1,0 +1,243 @@
+r"""The published two-stage recipe, under its own name: posteriors from bundles, then a potential that
+explains them.
+
+Stage one trains a free softmax over the sampled points on bundles of K samples of one point. Stage two fits
+psi so that :math:`p_\psi(t \mid t') \propto e^{K(\langle t, \nabla\psi(t')\rangle - \psi(t))}` matches the
+mean posterior of bundles from t', by the Jensen-Shannon divergence. At finite K a bundle's posterior sits at
+its own mean statistic, not at t', so that its spread counts twice and the fitted Hessian is half the metric:
+`doubled=True` corrects for it.
+
+The metric is nowhere positive by construction (unless the potential is convex), and a free head that reaches
+the best possible loss is still biased; `fit_family` has neither problem and one stage less. A potential
+without a second derivative is refused: the published layers (ReLU) have a Hessian that is zero or wrong.
+
+References:
+    Lobashev, Guskov, Larchenko, Tamm, "Hessian Geometry of Latent Space in Generative Models", 2025, sections
+    3
+        and 4, https://arxiv.org/abs/2506.10632 (there a U-Net, the Gaussian target and images as channels)
+    Amos, Xu, Kolter, "Input Convex Neural Networks", 2017, https://arxiv.org/abs/1609.07152
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from workbench.errors import SettingError, ShapeError
+from workbench.logpartition.family import network_for
+from workbench.metrics.base import Chart
+from workbench.metrics.hessian import Hessian, check_smooth
+from workbench.report import Provenance, provenance_of
+
+
+class SmoothPotential(nn.Module):
+    """psi as a perceptron with softplus layers: smooth, not necessarily convex.
+
+    Args:
+        dim: Number of natural coordinates.
+        width: Units of each of its three hidden layers.
+    """
+
+    def __init__(self, dim: int, width: int = 64) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for size in (dim, width, width):
+            layers += [nn.Linear(size, width), nn.Softplus()]
+        self.body = nn.Sequential(*layers, nn.Linear(width, 1))
+
+    def forward(self, t: Tensor) -> Tensor:
+        """psi at points (*batch, dim), shape (*batch)."""
+        return self.body(t).squeeze(-1)
+
+
+class ConvexPotential(nn.Module):
+    """psi as an input-convex network: its Hessian is positive semidefinite everywhere.
+
+    Args:
+        dim: Number of natural coordinates.
+        width: Units of each of its two hidden layers.
+    """
+
+    def __init__(self, dim: int, width: int = 64) -> None:
+        super().__init__()
+        self.first = nn.Linear(dim, width)
+        self.skip = nn.Linear(dim, width)
+        self.mix = nn.Parameter(torch.full((width, width), math.log(1.0 / width)))
+        self.out = nn.Parameter(torch.full((width,), math.log(1.0 / width)))
+        self.line = nn.Linear(dim, 1)
+
+    def forward(self, t: Tensor) -> Tensor:
+        """psi at points (*batch, dim), shape (*batch); weights on hidden units are positive."""
+        hidden = nn.functional.softplus(self.first(t))
+        hidden = nn.functional.softplus(hidden @ torch.exp(self.mix) + self.skip(t))
+        return hidden @ torch.exp(self.out) + self.line(t).squeeze(-1)
+
+
+class _Posterior(nn.Module):
+    def __init__(self, features: nn.Module, width: int, cells: int) -> None:
+        super().__init__()
+        self.features = features
+        self.head = nn.Sequential(nn.Linear(width, 128), nn.SiLU(), nn.Linear(128, cells))
+
+    def forward(self, bundles: Tensor) -> Tensor:
+        flat = self.features(bundles.flatten(0, 1))
+        return self.head(flat.unflatten(0, bundles.shape[:2]).mean(dim=1))
+
+
+@dataclass(frozen=True, slots=True)
+class TwoStageFit:
+    """The published recipe's answer.
+
+    Attributes:
+        metric: Hessian of the fitted potential (doubled or not), in natural coordinates; may be indefinite.
+        posteriors: Mean posterior of bundles from each point, shape (cells, cells), rows sum to one.
+        stage_one: Cross-entropy of each epoch, in nats.
+        stage_two: Jensen-Shannon divergence at a few steps, in nats.
+        doubled: Whether the finite-bundle factor two was corrected.
+        provenance: Settings and seed.
+    """
+
+    metric: Hessian
+    posteriors: Tensor
+    stage_one: tuple[float, ...]
+    stage_two: tuple[float, ...]
+    doubled: bool
+    provenance: Provenance
+
+
+def fit_two_stage(
+    samples: Tensor,
+    points: Tensor,
+    cells: Tensor,
+    *,
+    potential: nn.Module | None = None,
+    network: nn.Module | None = None,
+    bundle: int = 4,
+    doubled: bool = True,
+    epochs: int = 20,
+    steps: int = 800,
+    rate: float = 1e-2,
+    chart: Chart | None = None,
+    generator: torch.Generator | None = None,
+    progress: Callable[[float, str], None] | None = None,
+) -> TwoStageFit:
+    """Fit bundle posteriors, then a log partition function to them.
+
+    Args:
+        samples: Shape (samples, *shape): lattices or vectors.
+        points: Natural points, shape (cells, dim); the posterior lives on them.
+        cells: Index of each sample's point, shape (samples,).
+        potential: psi from (*batch, dim) to (*batch), smooth; a `ConvexPotential` if None.
+        network: Features of a sample, to (batch, 16); None for a small smooth one.
+        bundle: K, samples to a bundle.
+        doubled: Correct the factor two of finite bundles.
+        epochs: Passes over the samples in stage one.
+        steps: Steps of stage two.
+        rate: Largest learning rate of both.
+        chart: Name of the natural coordinates.
+        generator: Source of all draws.
+        progress: Called with the share done and a message.
+
+    Returns:
+        The fit. Its metric is refused by the solvers at points where it is indefinite.
+
+    Raises:
+        SettingError: If the potential has no second derivative, or a point has fewer samples than a bundle.
+        ShapeError: If shapes do not fit.
+    """
+    dim, count = points.shape[1], len(points)
+    if cells.shape != samples.shape[:1]:
+        raise ShapeError(f"{tuple(cells.shape)} cell indices", f"one for each of {len(samples)} samples")
+    held = torch.bincount(cells, minlength=count)
+    if int(held.min()) < bundle:
+        raise SettingError(
+            f"{int(held.min())} samples at point {int(held.argmin())}", f"{bundle}, a bundle", "bundle=1"
+        )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(torch.randint(2**31, (), generator=generator)))
+        psi = ConvexPotential(dim) if potential is None else potential
+        features = network_for(samples, 16) if network is None else network
+        posterior = _Posterior(features.float(), 16, count).float()
+    check_smooth(psi)
+    centre = 0.5 * (points.amax(dim=0) + points.amin(dim=0))
+    scale = 0.5 * (points.amax(dim=0) - points.amin(dim=0))
+    unit = ((points - centre) / scale).float()
+    order = torch.argsort(cells, stable=True)
+    first = held.cumsum(0) - held
+
+    def draw(which: Tensor) -> Tensor:
+        share = torch.rand(len(which), bundle, generator=generator)
+        return samples[order[first[which, None] + (share * held[which, None]).long()]].float()
+
+    stage_one = _train_posterior(posterior, draw, count, len(samples), epochs, rate, generator, progress)
+    with torch.no_grad():
+        every = torch.arange(count)
+        rows = [
+            torch.softmax(posterior(draw(every)), dim=1) for _ in range(max(4, int(held.min()) // bundle))
+        ]
+    target = torch.stack(rows).mean(dim=0)
+    psi, stage_two = _train_potential(psi.float(), unit, target, bundle, steps, rate, progress)
+    psi = psi.to(points.dtype)
+    factor = 2.0 if doubled else 1.0
+
+    def natural(t: Tensor) -> Tensor:
+        return factor * psi((t - centre) / scale)
+
+    name = f"two-stage Fisher, bundles of {bundle}" + (", doubled" if doubled else "")
+    settings = {"bundle": bundle, "doubled": doubled, "epochs": epochs, "steps": steps, "rate": rate}
+    provenance = provenance_of(
+        points,
+        model=type(psi).__name__,
+        settings=settings,
+        generator=generator,
+        sources=("Hessian Geometry of Latent Space in Generative Models",),
+    )
+    metric = Hessian(natural, Chart("natural", dim) if chart is None else chart, name)
+    return TwoStageFit(metric, target.to(points.dtype), stage_one, stage_two, doubled, provenance)
+
+
+def _train_posterior(posterior, draw, count, total, epochs, rate, generator, progress) -> tuple[float, ...]:
+    optimiser = torch.optim.Adam(posterior.parameters(), lr=rate)
+    batch, losses = 256, []
+    steps = max(1, total // batch)
+    for epoch in range(epochs):
+        running = 0.0
+        for group in optimiser.param_groups:
+            group["lr"] = rate * 0.5 * (1.0 + math.cos(math.pi * epoch / epochs))
+        for _ in range(steps):
+            which = torch.randint(count, (batch,), generator=generator)
+            loss = nn.functional.cross_entropy(posterior(draw(which)), which)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            running += float(loss.detach())
+        losses.append(running / steps)
+        if progress is not None:
+            progress(0.7 * (epoch + 1) / epochs, f"bundle posterior: cross-entropy {losses[-1]:.3f} nats")
+    return tuple(losses)
+
+
+def _train_potential(psi, unit, target, bundle, steps, rate, progress) -> tuple[nn.Module, tuple[float, ...]]:
+    optimiser = torch.optim.Adam(psi.parameters(), lr=rate)
+    log_target = torch.log(target.clamp_min(1e-12))
+    trace: list[float] = []
+    for step in range(steps):
+        for group in optimiser.param_groups:
+            group["lr"] = rate * 0.5 * (1.0 + math.cos(math.pi * step / steps))
+        at = unit.clone().requires_grad_()
+        value = psi(at)
+        (slope,) = torch.autograd.grad(value.sum(), at, create_graph=True)
+        log_model = torch.log_softmax(bundle * (slope @ unit.mT - value), dim=1)
+        middle = torch.logaddexp(log_model, log_target) - math.log(2.0)
+        divergence = log_model.exp() * (log_model - middle) + target * (log_target - middle)
+        loss = 0.5 * divergence.sum(dim=1).mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        if step % max(1, steps // 20) == 0 or step == steps - 1:
+            trace.append(float(loss.detach()))
+            if progress is not None:
+                progress(0.7 + 0.3 * (step + 1) / steps, f"potential: divergence {trace[-1]:.4f} nats")
+    return psi, tuple(trace)

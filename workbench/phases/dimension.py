@@ -1,0 +1,113 @@
+r"""Intrinsic dimension at a point, read off a score.
+
+FLIPD: at small noise, :math:`D + \sigma^2 (\mathrm{tr}\,\nabla s + |s|^2)` tends to the dimension of the data
+at x, D the ambient dimension; with exact scores of a d-dimensional subspace it is d up to the order of
+sigma^2.
+
+Normal bundle: scores at points scattered around x by sigma point along the normals, so that their matrix has
+D - d large singular values; the largest gap of the spectrum counts them.
+
+References:
+    Kamkari, Ross, Hosseinzadeh, Cresswell, Loaiza-Ganem, "A Geometric View of Data Complexity", 2024,
+        https://arxiv.org/abs/2406.03537
+    Stanczuk, Batzolis, Deveney, Schonlieb, "Your diffusion model secretly knows the dimension of the data
+    manifold",
+        2023, https://arxiv.org/abs/2212.12611
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.func import jvp
+
+from workbench.errors import SettingError
+from workbench.models import ScoreModel, check_points, score
+from workbench.report import Estimate
+
+
+def measure_flipd(
+    model: ScoreModel,
+    x: Tensor,
+    sigma: float,
+    *,
+    probes: int | None = None,
+    generator: torch.Generator | None = None,
+) -> Estimate:
+    """Local intrinsic dimension at one point by the divergence of the score.
+
+    Args:
+        model: The score model.
+        x: One point on or near the data, shape (dim,), in the data's unit.
+        sigma: A small noise level; the answer is a function of it, so compare several.
+        probes: Random signs for the trace; None takes all dim axes, exactly.
+        generator: Source of the probes.
+
+    Returns:
+        The dimension with the standard error over probes (none for the exact trace). Two model calls a probe.
+    """
+    check_points(x, model.frame.dim, name="x")
+    dim = x.shape[0]
+    if probes is None:
+        rows = torch.eye(dim, dtype=x.dtype, device=x.device)
+    elif probes < 2:
+        raise SettingError(f"probes={probes}", "2 or more, or None for all axes")
+    else:
+        rows = torch.randint(0, 2, (probes, dim), generator=generator, device=x.device).to(x.dtype) * 2 - 1
+    at = x.expand_as(rows).contiguous()
+    value, turned = jvp(lambda y: score(model, y, sigma), (at,), (rows.contiguous(),))
+    parts = (turned * rows).sum(dim=1)
+    trace = parts.sum() if probes is None else parts.mean()
+    error = None if probes is None else sigma**2 * float(parts.std()) / math.sqrt(len(parts))
+    how = "exact trace" if probes is None else f"spread over {probes} probes"
+    return Estimate(float(dim + sigma**2 * (trace + value[0].square().sum())), error, "dimensions", how)
+
+
+@dataclass(frozen=True, slots=True)
+class NormalBundle:
+    """Singular values of scores around a point.
+
+    Attributes:
+        dimension: Ambient dimension minus the number of normal directions.
+        values: Singular values, descending.
+        gap: Ratio of the singular values on both sides of the largest gap.
+    """
+
+    dimension: int
+    values: Tensor
+    gap: float
+
+
+def measure_normal_bundle(
+    model: ScoreModel,
+    x: Tensor,
+    sigma: float,
+    *,
+    count: int | None = None,
+    generator: torch.Generator | None = None,
+) -> NormalBundle:
+    """Local intrinsic dimension at one point by the rank of the scores around it.
+
+    Args:
+        model: The score model.
+        x: One point on the data, shape (dim,).
+        sigma: A small noise level.
+        count: Scattered points; 4 dim if None.
+        generator: Source of the scatter.
+
+    Returns:
+        The dimension and the spectrum; a gap near 1 means that no dimension stands out. count model calls.
+    """
+    check_points(x, model.frame.dim, name="x")
+    dim = x.shape[0]
+    count = 4 * dim if count is None else count
+    if count < dim:
+        raise SettingError(f"count={count}", f"at least the dimension {dim}")
+    noise = torch.randn(count, dim, generator=generator, dtype=x.dtype, device=x.device)
+    with torch.no_grad():
+        rows = score(model, x + sigma * noise, sigma)
+    values = torch.linalg.svdvals(rows)
+    ratios = values[:-1] / values[1:].clamp_min(torch.finfo(x.dtype).tiny)
+    normal = int(ratios.argmax()) + 1
+    return NormalBundle(dim - normal, values, float(ratios.max()))
