@@ -50,11 +50,13 @@ class DenoisingSettings:
     sampler: str = "ancestral"
 
 
-def build_network(architecture: Architecture, seed: int, dtype: torch.dtype = torch.float32) -> FlatNet:
+def build_network(
+    architecture: Architecture, seed: int, *, dtype: torch.dtype = torch.float32, device: str = "cpu"
+) -> FlatNet:
     """A fresh network of a trial; the global generator is put back."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stream(seed, "initialisation").initial_seed())
-        return FlatNet(architecture).to(dtype)
+        return FlatNet(architecture).to(device=device, dtype=dtype)
 
 
 def train_noise_predictor(
@@ -85,17 +87,17 @@ def train_noise_predictor(
     if net.prediction != "eps":
         raise SettingError("a network that predicts other things than noise", "prediction='eps'")
     levels = ddpm_levels(settings.levels)
-    dtype = next(net.parameters()).dtype
-    a, s, clock = (values.to(dtype) for values in (levels.a, levels.s, levels.time))
+    example = next(net.parameters())
+    a, s, clock = (values.to(example) for values in (levels.a, levels.s, levels.time))
     data, noise = stream(seed, "data"), stream(seed, "noise")
     optimiser = torch.optim.Adam(net.parameters(), lr=settings.rate)
     losses: list[Tensor] = []
     pauses = {*stops, settings.steps}
     for step in range(1, settings.steps + 1):
         net.train()
-        clean = draw(settings.batch, data).to(dtype)
-        level = torch.randint(levels.count, (settings.batch,), generator=noise)
-        eps = torch.randn(clean.shape, generator=noise, dtype=dtype)
+        clean = draw(settings.batch, data).to(example)
+        level = torch.randint(levels.count, (settings.batch,), generator=noise).to(example.device)
+        eps = torch.randn(clean.shape, generator=noise, dtype=example.dtype).to(example.device)
         guess = net(a[level, None] * clean + s[level, None] * eps, clock[level])
         loss = (guess - eps).square().mean()
         optimiser.zero_grad(set_to_none=True)
@@ -133,7 +135,8 @@ def sample_noise_predictor(
         batch: Samples at once.
 
     Returns:
-        Points (count, dim) in the network's dtype.
+        Points (count, dim) in the network's dtype, on its device. Random numbers are drawn on the CPU, so
+        that every device sees the same.
 
     Raises:
         SettingError: If the sampler is unknown.
@@ -145,11 +148,11 @@ def sample_noise_predictor(
         raise SettingError(f"sampler {sampler!r}", "ancestral or ode")
     example = next(net.parameters())
     dim = int(torch.tensor(net.shape).prod())
-    a, s, clock = (values.to(example.dtype) for values in (levels.a, levels.s, levels.time))
+    a, s, clock = (values.to(example) for values in (levels.a, levels.s, levels.time))
     parts = []
     for start in range(0, count, batch):
         size = min(batch, count - start)
-        x = torch.randn(size, dim, generator=generator, dtype=example.dtype)
+        x = torch.randn(size, dim, generator=generator, dtype=example.dtype).to(example.device)
         for level in range(levels.count - 1, -1, -1):
             eps = net(x, clock[level].expand(size))
             a_next = a[level - 1] if level else torch.ones_like(a[0])
@@ -162,6 +165,6 @@ def sample_noise_predictor(
             spread = s_next / s[level] * (1.0 - kept).sqrt()
             x = (x - (1.0 - kept) / s[level] * eps) / kept.sqrt()
             if level:
-                x = x + spread * torch.randn(x.shape, generator=generator, dtype=x.dtype)
+                x = x + spread * torch.randn(x.shape, generator=generator, dtype=x.dtype).to(x.device)
         parts.append(x)
     return torch.cat(parts)

@@ -103,6 +103,7 @@ def train_direction(
     samples: int = 500,
     projections: int = 2048,
     stops: Sequence[int] = (),
+    device: str = "cpu",
     progress: Callable[[float, str], None] | None = None,
     cancel=None,
 ) -> Trial:
@@ -117,6 +118,7 @@ def train_direction(
         samples: Generated points, and points of each reference set.
         projections: Directions of the sliced distances.
         stops: Steps at which to measure as well, for learning curves.
+        device: Where to train and sample.
         progress: Called with a fraction and a sentence.
         cancel: An object whose `is_set()` ends the training early.
 
@@ -146,6 +148,7 @@ def train_direction(
         samples=samples,
         projections=projections,
         stops=tuple(stops),
+        device=device,
         progress=progress,
         cancel=cancel,
     )
@@ -162,6 +165,7 @@ def train_rotated(
     samples: int = 500,
     projections: int = 2048,
     stops: Sequence[int] = (),
+    device: str = "cpu",
     progress: Callable[[float, str], None] | None = None,
     cancel=None,
 ) -> Trial:
@@ -177,6 +181,7 @@ def train_rotated(
         samples: Generated points, and points of each reference set.
         projections: Directions of the sliced distances.
         stops: Steps at which to measure as well.
+        device: Where to train and sample.
         progress: Called with a fraction and a sentence.
         cancel: An object whose `is_set()` ends the training early.
 
@@ -217,6 +222,7 @@ def train_rotated(
         samples=samples,
         projections=projections,
         stops=tuple(stops),
+        device=device,
         progress=progress,
         cancel=cancel,
         references=(every[:samples], every[samples : 2 * samples]),
@@ -235,12 +241,13 @@ def _run(
     samples: int,
     projections: int,
     stops: tuple[int, ...],
+    device: str,
     progress: Callable[[float, str], None] | None,
     cancel,
     references: tuple[Tensor, Tensor] | None = None,
     rotation: Tensor | None = None,
 ) -> Trial:
-    net = build_network(architecture, seed)
+    net = build_network(architecture, seed, device=device)
     if references is None:
         held = stream(seed + 1_000_000, "data")
         references = draw(samples, held), draw(samples, held)
@@ -257,7 +264,9 @@ def _run(
             sampler=settings.sampler,
             generator=stream(seed, "sampling"),
         )
-        rows.append((step, loss, *_measure(made.double() @ turn, references[0], axes, projections, seed)))
+        rows.append(
+            (step, loss, *_measure(made.double().cpu() @ turn, references[0], axes, projections, seed))
+        )
         if progress is not None:
             progress(step / settings.steps, f"step {step}, loss {loss:.4f}, sliced W2 {rows[-1][2]:.3f}")
     columns = torch.tensor(rows, dtype=torch.float64).T
