@@ -17,6 +17,7 @@ _PUBLIC = {
     "headless.record": ("record", "record_artifact"),
     "lenses": ("LENSES",),
     "lenses.anisotropy": ("find_directions",),
+    "lenses.fisher": ("find_geodesic", "measure_metric_field"),
     "lenses.paths": ("find_path",),
     "models": ("Frame", "Landscape", "ScoreModel", "score"),
     "sampling": ("sample",),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.lenses.anisotropy import DirectionsResult, find_directions
+from workbench.lenses.fisher import GeodesicResult, find_geodesic
 from workbench.lenses.paths import PathResult, find_path
 
 
@@ -30,6 +31,12 @@ class Lens:
 
 LENSES: tuple[Lens, ...] = (
     Lens("paths", "Which way leads from one sample to another?", find_path, PathResult),
+    Lens(
+        "fisher",
+        "How far apart are samples really, and where does a model change phase?",
+        find_geodesic,
+        GeodesicResult,
+    ),
     Lens("anisotropy", "Which directions does an architecture find easy?", find_directions, DirectionsResult),
 )
 """Every lens, in the order of the notebooks."""
