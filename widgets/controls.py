@@ -2,6 +2,7 @@
 
 import html
 import math
+import threading
 import time
 from collections.abc import Callable
 
@@ -164,21 +165,68 @@ class StatusBar(ipywidgets.VBox):
         self.cancel.disabled = True
 
 
+class FigureBox(ipywidgets.Box):
+    """A figure on the screen that follows its latest version, and never loses one.
+
+    What is sent to a plotly widget before its front end has drawn it for the first time is lost, and loading
+    it takes a while (five megabytes of script). So the widget is made with its first figure in it, later
+    figures wait until the front end has reported, and from then on each is one message.
+
+    Args:
+        figure: What to show first; made a widget only when `show` brings a real figure.
+    """
+
+    def __init__(self, figure: go.Figure) -> None:
+        self.figure = figure
+        self.widget: go.FigureWidget | None = None
+        self._shown: go.Figure | None = None
+        self._drawn = False
+        self._lock = threading.RLock()
+        super().__init__([])
+
+    def show(self, figure: go.Figure) -> None:
+        """Show a figure as soon as the front end can."""
+        with self._lock:
+            self.figure = figure
+            names = [trace.name for trace in figure.data]
+            if self.widget is None or [trace.name for trace in self.widget.data] != names:
+                self._make()
+            elif self._drawn:
+                self._follow()
+
+    def _make(self) -> None:
+        """A new widget with the figure in its first state."""
+        old = self.widget
+        self.widget, self._shown, self._drawn = go.FigureWidget(self.figure), self.figure, False
+        self.widget.observe(self._reported, "_js2py_layoutDelta")
+        self.children = [self.widget]
+        if old is not None:
+            old.close()
+
+    def _reported(self, change: dict) -> None:
+        """The front end has drawn: catch up with what came meanwhile."""
+        if change["new"] is None:
+            return
+        with self._lock:
+            self._drawn = True
+            if self._shown is not self.figure:
+                self._follow()
+
+    def _follow(self) -> None:
+        refresh(self.widget, self.figure)
+        self._shown = self.figure
+
+
 def refresh(widget: go.FigureWidget, figure: go.Figure) -> None:
-    """Make a figure widget show a figure, in one message where the traces are the same in name and order.
+    """Make a figure widget show a figure with the same traces, in one message.
 
     Args:
         widget: What is on the screen; changed in place.
         figure: What it should show.
     """
-    same = [trace.name for trace in widget.data] == [trace.name for trace in figure.data]
     wanted = figure.layout.to_plotly_json()
     stale = {key: None for key in widget.layout.to_plotly_json() if key not in wanted}
     with widget.batch_update():
-        if same:
-            for old, new in zip(widget.data, figure.data, strict=True):
-                old.update(new.to_plotly_json(), overwrite=True)
+        for old, new in zip(widget.data, figure.data, strict=True):
+            old.update(new.to_plotly_json(), overwrite=True)
         widget.layout.update({**stale, **wanted}, overwrite=True)
-    if not same:
-        widget.data = ()
-        widget.add_traces(list(figure.data))

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ipywidgets
-import plotly.graph_objects as go
 import torch
 import traitlets
 from torch import Tensor
@@ -14,13 +13,13 @@ from widgets.canvas.canvas import Canvas
 from widgets.canvas.scene import Gesture
 from widgets.controls import (
     STYLE,
+    FigureBox,
     StatusBar,
     end_picker,
     host_colour,
     narrow,
     noise_slider,
     number_slider,
-    refresh,
 )
 from widgets.figures.filmstrip import filmstrip_figure
 from widgets.figures.paths import profile_figure
@@ -84,12 +83,8 @@ class PathExplorer(ipywidgets.VBox):
         self.status = StatusBar(lambda: self.cancel(), theme=self._look)
         self.canvas = Canvas(theme=self._look.name, layout=ipywidgets.Layout(width="100%"))
         self.canvas.on_gesture(self._gestured)
-        self.profile = go.FigureWidget(
-            sentence("The profile appears with the first answer.", theme=self._look)
-        )
-        self.filmstrip = go.FigureWidget(
-            sentence("The filmstrip appears with the first answer.", theme=self._look)
-        )
+        self.profile = FigureBox(sentence("The profile appears with the first answer.", theme=self._look))
+        self.filmstrip = FigureBox(sentence("The filmstrip appears with the first answer.", theme=self._look))
         self.facts = ipywidgets.HTML()
         self._build_controls()
         self._scheduler = Scheduler(
@@ -282,10 +277,8 @@ class PathExplorer(ipywidgets.VBox):
         answer: Answer = outcome.value
         self.canvas.show(**self.session.scene(answer, self._look))
         exact = None if answer.exact is None else answer.exact.barrier
-        refresh(
-            self.profile,
-            profile_figure(answer.result, theme=self._look, exact=exact, width=self._figure_width),
-        )
+        width = self._figure_width
+        self.profile.show(profile_figure(answer.result, theme=self._look, exact=exact, width=width))
         self.facts.value = facts_table(self.session.facts(answer), self._look)
         if answer.speed == "full" or not answer.result.report.converged:
             line = status_line(answer.result.report, answer.result.provenance)
@@ -296,12 +289,8 @@ class PathExplorer(ipywidgets.VBox):
             kind = "idle" if answer.result.report.converged and not outcome.stopped else "warning"
             self.status.say("<br>".join([line, *notes]), kind=kind)
         if answer.speed == "full" and self.session.subject.pictures:
-            refresh(
-                self.filmstrip,
-                filmstrip_figure(
-                    answer.result, self.session.subject.frame, theme=self._look, width=self._figure_width
-                ),
-            )
+            frame = self.session.subject.frame
+            self.filmstrip.show(filmstrip_figure(answer.result, frame, theme=self._look, width=width))
         self.answer = answer
 
     @property

@@ -30,7 +30,7 @@ def gesture(view, kind, handle, x, y):
 
 
 def traces(view):
-    return {trace.name: trace for trace in view.profile.data}
+    return {trace.name: trace for trace in view.profile.figure.data}
 
 
 def curve(view, name):
@@ -161,13 +161,6 @@ def test_the_copied_text_is_shown_and_offered_to_the_clipboard(view):
     assert view.parameters.value == view.to_parameters()
     assert view.canvas.clip == view.to_parameters()
     assert view.parameters.layout.display is None
-
-
-def test_the_profile_keeps_its_traces_from_answer_to_answer(view):
-    before = [trace.uid for trace in view.profile.data]
-    view.nodes.value = 25
-    assert view.wait()
-    assert [trace.uid for trace in view.profile.data] == before
 
 
 def test_settings_are_checked_at_the_door():
