@@ -13,7 +13,7 @@ References:
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -179,7 +179,8 @@ def refine_extrema(
         iterations: Steps of the Illinois variant of false position on dV/dt within one segment's reach.
 
     Returns:
-        The same extrema, inner ones moved, with energies from the landscape.
+        The extrema, inner ones moved, with energies from the landscape; without those next to an end that the
+        landscape does not confirm.
 
     Cost: (iterations + 2) force and 1 energy evaluations an inner extremum.
     """
@@ -214,4 +215,18 @@ def refine_extrema(
         inner, t.tolist(), values.tolist(), curve.arc_at(t).tolist(), strict=True
     ):
         refined[k] = Extremum(place, length, value, extrema[k].kind)
-    return tuple(refined)
+    refined = _without_ripple_at_start(refined, reach)
+    return tuple(_without_ripple_at_start(refined[::-1], reach)[::-1])
+
+
+def _without_ripple_at_start(extrema: list[Extremum], reach: float) -> list[Extremum]:
+    """An end takes the place of its neighbour if that is close and goes no further down or up than the end.
+
+    The interpolated profile dips by a hair next to an end that is a minimum; on the landscape there is no
+    dip.
+    """
+    if len(extrema) < 3 or abs(extrema[1].t - extrema[0].t) > reach:
+        return extrema
+    end, near = extrema[0], extrema[1]
+    beyond = near.energy < end.energy if near.kind == "minimum" else near.energy > end.energy
+    return extrema if beyond else [replace(end, kind=near.kind), *extrema[2:]]
