@@ -62,7 +62,7 @@ def rates(schedule: Schedule, t: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor
         (a, s, da/dt, ds/dt), each of t's shape. Differentiable. No model calls.
     """
     (a, s), (da, ds) = jvp(schedule.levels, (t,), (torch.ones_like(t),))
-    return a, s, da, ds
+    return a, s, da.to(t.dtype), ds.to(t.dtype)  # torch returns float64 for single times in float32
 
 
 def sigma_of(schedule: Schedule, t: Tensor) -> Tensor:

@@ -53,6 +53,11 @@ def test_rates_are_the_slopes_of_the_coefficients(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_single_precision_times_give_single_precision_rates(name):
+    assert {value.dtype for value in rates(schedule_of(name), torch.tensor(0.3).float())} == {torch.float32}
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_clock_and_noise_level_are_inverse(name):
     schedule, t = schedule_of(name), _inside(name)
     assert_close(time_of(schedule, sigma_of(schedule, t)), t, rtol=1e-12, atol=1e-13)

@@ -186,6 +186,20 @@ def test_typical_noise_is_what_is_left(generator):
     assert_close(z.T.cov(), torch.eye(2), rtol=0, atol=0.3)
 
 
+def test_single_precision_stays_single(g3):
+    found = log_likelihood(g3, POINTS.float(), schedule=TRIGONOMETRIC, steps=20, check_steps=False)
+    assert found.nats.dtype == found.latents.dtype == torch.float32
+    assert_close(found.nats.double(), g3.log_prob(POINTS, 0.0), rtol=0, atol=1e-2)
+
+
+def test_slow_convergence_is_seen_and_widens_the_error(g3):
+    """With few Euler steps the differences shrink by two, so the error is the last difference itself."""
+    found = log_likelihood(g3, POINTS, solver="euler", steps=16)
+    halved = log_likelihood(g3, POINTS, solver="euler", steps=8, check_steps=False)
+    assert (found.step_error >= 0.99 * (found.nats - halved.nats).abs()).all()
+    assert ((found.nats - g3.log_prob(POINTS, 0.0)).abs() <= 3 * found.error).all()
+
+
 def test_a_cancelled_likelihood_is_not_a_number_and_says_so(g3):
     stop = threading.Event()
     stop.set()
