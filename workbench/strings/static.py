@@ -44,6 +44,8 @@ Precondition = Callable[[Points, Vectors], Vectors]
 
 _COARSEST = 9  # images below which a coarser string no longer resembles the finer one
 _COARSE_TOL = 5e-4  # stopping estimate on coarse strings, relative to their length
+_PATIENCE = 200  # iterations without progress after which a string, caught on a cusp say, is given up
+_COARSE_MOST = 100  # iterations on coarse strings: one that has not settled by then is good enough a start
 _REACH = 0.5  # segments an image may slide along the string in one iteration, momentum included
 _PROBE_EVERY = 8  # iterations between two power iterations for the curvature
 
@@ -204,6 +206,7 @@ class _Relaxer:
         """Estimated relative distance to the fixed point: the geometric tail of the last displacements."""
         rate = (moved[:, 0] / moved[:, 3]).clamp(1e-9, 0.98**3) ** (1.0 / 3.0)
         tail = moved[:, 0].maximum(moved[:, 1]) * rate / (1.0 - rate)
+        tail = torch.where(moved[:, :2].amax(-1) == 0, 0.0, tail)
         return torch.where(moved[:, 3].isinf(), torch.inf, tail)
 
 
@@ -250,6 +253,7 @@ def _run_level(
     solver.spent = 0
     rows, state = torch.arange(count, device=device), solver.begin(points)
     calm = torch.zeros(count, dtype=torch.bool, device=device)
+    best, since = math.inf, 0
     look_every = 1 if device.type == "cpu" else 4  # looking costs a synchronisation
     for iteration in range(max_iterations):
         state, forces = solver.advance(state, iteration)
@@ -260,6 +264,9 @@ def _run_level(
         done.evaluations[rows] = float(solver.spent)
         worst = float(done.left.max())
         done.history.append(worst)
+        best, since = (worst, 0) if worst < 0.9 * best else (best, since + look_every)
+        if since > _PATIENCE:
+            return done
         if worst != worst:
             check_forces(forces, rows, where)
             done.status = Status.DIVERGED
@@ -328,7 +335,8 @@ def relax_string(
     """Relax strings to minimum-energy paths of a fixed landscape.
 
     All strings of the batch move together and each stops by itself: when the geometric tail of its last
-    displacements is below `tol` of its length, twice in a row.
+    displacements is below `tol` of its length, twice in a row. A batch that makes no progress for 200
+    iterations stops unconverged.
 
     Args:
         force: -grad V at points (rows, dim); any callable, also without gradients.
@@ -338,7 +346,7 @@ def relax_string(
         step: Step in units of the inverse stiffness; above 0.8 some landscapes do not converge.
         momentum: Share of the last displacement that is kept.
         tol: Estimated remaining displacement over the length at which a string stops.
-        max_iterations: Limit at each level.
+        max_iterations: Limit at the finest level; coarser ones get 100 at most.
         stiffness: Largest curvature of V (after preconditioning) if it is known; None measures it by a power
             iteration now and then.
         free_ends: Let the ends fall into the minima of their basins; fixed ends stay bit-equal.
@@ -397,7 +405,13 @@ def relax_string(
 
         goal = tol if last else max(tol, _COARSE_TOL)
         level = _run_level(
-            solver, points, tol=goal, max_iterations=max_iterations, progress=say, cancel=cancel, where=where
+            solver,
+            points,
+            tol=goal,
+            max_iterations=max_iterations if last else min(max_iterations, _COARSE_MOST),
+            progress=say,
+            cancel=cancel,
+            where=where,
         )
         points = level.points
         evaluations = evaluations + level.evaluations * max(nodes - fixed, 0) / max(levels[-1] - fixed, 1)
