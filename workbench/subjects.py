@@ -57,7 +57,7 @@ class Subject:
     choices: Points | None = None
     given: Mapping[str, Tensor] = field(default_factory=dict)
     world: World | None = None
-    device: torch.device = torch.device("cpu")
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     dtype: torch.dtype = torch.float64
 
     @property
