@@ -169,6 +169,11 @@ def test_injected_text_stays_text(text):
     assert ast.literal_eval(assignment.value) == text
 
 
+def test_a_line_that_a_formatter_wrapped_keeps_its_comment():
+    (parameter,) = parse_declaration('model: str = (\n    "a"  # a|b, which one\n)').parameters
+    assert (parameter.default, parameter.choices, parameter.about) == ("a", ("a", "b"), "which one")
+
+
 @pytest.mark.parametrize("cells", [None, "two"])
 def test_exactly_one_parameters_cell_is_asked_for(tmp_path, cells):
     path = write_notebook(tmp_path, "1", parameters=None)

@@ -136,6 +136,32 @@ def test_out_of_memory_is_told_apart(tmp_path):
     assert result.message == "MemoryError in cell 2"
 
 
+@pytest.fixture
+def small_memory(tmp_path):
+    """A control group of 200 MB; a process that joins it and takes more is killed by the system."""
+    for root, limit in (("memory/", "memory.limit_in_bytes"), ("", "memory.max")):
+        group = Path(f"/sys/fs/cgroup/{root}workbench-test-{os.getpid()}")
+        try:
+            group.mkdir()
+            (group / limit).write_text("200M")
+        except OSError:
+            if group.is_dir():
+                group.rmdir()
+            continue
+        yield group
+        time.sleep(0.2)
+        group.rmdir()
+        return
+    pytest.skip("needs the right to make a control group with a memory limit")
+
+
+def test_a_kernel_that_the_system_kills_for_memory_is_told_apart(tmp_path, small_memory):
+    hog = f"import os\nopen('{small_memory}/cgroup.procs', 'w').write(str(os.getpid()))\nx = b'x' * (1 << 30)"
+    result = execute(plan_run(write_notebook(tmp_path, hog, "2")), out=tmp_path / "out")
+    assert (result.status, result.exit_code) == ("out of memory", 6)
+    assert result.message == "the system killed the kernel in cell 2 for memory"
+
+
 def test_two_cells_with_one_record_name_are_refused(tmp_path):
     path = write_notebook(tmp_path, f"{RECORD}\nrecord('a', 1)", "record('a', 2)", "print('never')")
     result = execute(plan_run(path), out=tmp_path / "out")

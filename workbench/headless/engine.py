@@ -197,7 +197,7 @@ class WorkbenchClient(PapermillNotebookClient):
             code = self._exit_code()
             if code == -signal.SIGKILL and _oom_kills() > ooms:
                 return Stopped(
-                    Outcome.OUT_OF_MEMORY, f"the system killed the kernel in {where} for its memory"
+                    Outcome.OUT_OF_MEMORY, f"the system killed the kernel in {where} for memory"
                 )
             how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
             return Stopped(Outcome.KERNEL_DEATH, f"the kernel died in {where} ({how})")

@@ -332,7 +332,9 @@ def _parameter(node: ast.stmt, comments: Mapping[int, str], notebook: str) -> Pa
         else:
             raise ValueError
         default = coerce(default, kind=kind)
-        parameter = _with_comment(name, kind, default, comments.get(node.end_lineno or node.lineno, ""))
+        lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)  # a formatter may have wrapped it
+        comment = " ".join(comments[line] for line in lines if line in comments)
+        parameter = _with_comment(name, kind, default, comment)
         _within(default, parameter=parameter)
     except (ValueError, TypeError):
         raise SettingError(
