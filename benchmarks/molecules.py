@@ -108,7 +108,13 @@ def dipeptide(nodes: int) -> None:
     start = Curve.through(torsion_start(eq.x, ax.x, landscape.torsions, nodes=nodes, via=via))
     precondition = CurvaturePreconditioner(landscape.force)
     string = relax_string(
-        landscape.force, start, levels=(nodes,), tol=3e-4, align=align_nodes, precondition=precondition
+        landscape.force,
+        start,
+        levels=(nodes,),
+        tol=3e-4,
+        patience=2000,
+        align=align_nodes,
+        precondition=precondition,
     )
     top = spline_profile(string.curve, landscape.energy(string.curve.points), string.force)
     guess = string.curve((top.arc[top.energy.argmax()] / top.arc[-1])[None])[0]
@@ -119,6 +125,7 @@ def dipeptide(nodes: int) -> None:
         start,
         levels=(nodes,),
         tol=1e-12,
+        patience=10**6,
         align=align_nodes,
         max_iterations=calls // (nodes - 2),
     )
@@ -127,6 +134,7 @@ def dipeptide(nodes: int) -> None:
         string.curve,
         levels=(nodes,),
         tol=3e-6,
+        patience=2000,
         align=align_nodes,
         precondition=CurvaturePreconditioner(landscape.force),
     ).curve.points

@@ -94,6 +94,7 @@ def solve_static(model, ground: Ground, start, end, curves, meter, options) -> S
         Curve.through(points),
         tol=tol,
         max_iterations=options["max_iterations"],
+        patience=200 if options["precondition"] is None else options["max_iterations"],
         align=options["align"],
         precondition=options["precondition"],
         meter=meter,

@@ -236,6 +236,7 @@ def _run_level(
     *,
     tol: float,
     max_iterations: int,
+    patience: int,
     progress: Progress,
     cancel: Cancel | None,
     where: str,
@@ -265,7 +266,7 @@ def _run_level(
         worst = float(done.left.max())
         done.history.append(worst)
         best, since = (worst, 0) if worst < 0.9 * best else (best, since + look_every)
-        if since > _PATIENCE:
+        if since > patience:
             return done
         if worst != worst:
             check_forces(forces, rows, where)
@@ -321,6 +322,7 @@ def relax_string(
     momentum: float = 0.5,
     tol: float = 1e-5,
     max_iterations: int = 2000,
+    patience: int = _PATIENCE,
     stiffness: float | None = None,
     free_ends: bool = False,
     align: Align | None = None,
@@ -335,8 +337,8 @@ def relax_string(
     """Relax strings to minimum-energy paths of a fixed landscape.
 
     All strings of the batch move together and each stops by itself: when the geometric tail of its last
-    displacements is below `tol` of its length, twice in a row. A batch that makes no progress for 200
-    iterations stops unconverged.
+    displacements is below `tol` of its length, twice in a row. A batch that makes no progress for some time
+    stops unconverged.
 
     Args:
         force: -grad V at points (rows, dim); any callable, also without gradients.
@@ -347,6 +349,8 @@ def relax_string(
         momentum: Share of the last displacement that is kept.
         tol: Estimated remaining displacement over the length at which a string stops.
         max_iterations: Limit at the finest level; coarser ones get 100 at most.
+        patience: Iterations without progress after which the batch is given up. A preconditioned string may
+            rest near an unstable approach to a minimum before it tips over: give it more.
         stiffness: Largest curvature of V (after preconditioning) if it is known; None measures it by a power
             iteration now and then.
         free_ends: Let the ends fall into the minima of their basins; fixed ends stay bit-equal.
@@ -409,6 +413,7 @@ def relax_string(
             points,
             tol=goal,
             max_iterations=max_iterations if last else min(max_iterations, _COARSE_MOST),
+            patience=patience,
             progress=say,
             cancel=cancel,
             where=where,
