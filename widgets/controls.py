@@ -1,7 +1,6 @@
 """Controls that views share: end picker, noise slider, and the line that says what is going on."""
 
 import html
-import math
 import threading
 import time
 from collections.abc import Callable
@@ -69,22 +68,21 @@ def number_slider(
     )
 
 
-def noise_slider(low: float, high: float, value: float | None) -> ipywidgets.FloatLogSlider:
-    """A slider over noise levels sigma, on a logarithmic scale.
+def noise_slider(low: float, high: float, value: float | None) -> ipywidgets.SelectionSlider:
+    """A slider over noise levels sigma at equal ratios, with the data themselves at its left end.
 
     Args:
         low: Smallest level, positive, in the data's unit.
         high: Largest.
-        value: Where it stands; at the smallest level if None.
+        value: Where it stands; kept exactly, also between two stops. None for the data, which read 0.
     """
-    low_power, high_power = math.log10(low), math.log10(high)
-    return ipywidgets.FloatLogSlider(
-        value=min(max(value or low, low), high),
-        min=low_power,
-        max=high_power,
-        step=(high_power - low_power) / 60,
+    ratio = (high / low) ** (1.0 / 40)
+    levels = {low * ratio**k for k in range(41)} | ({value} if value else set())
+    options = [("the data", 0.0), *((f"{level:.3g}", level) for level in sorted(levels))]
+    return ipywidgets.SelectionSlider(
+        options=options,
+        value=value or 0.0,
         description="noise σ",
-        readout_format=".3g",
         continuous_update=False,
         layout=narrow(),
         style=STYLE,

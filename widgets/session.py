@@ -44,6 +44,9 @@ COARSE_GAMMA = 4.0
 COARSE_TOL = 1e-3
 """Accuracy of its static string."""
 
+HINT = "drag the ends, or move them with the arrow keys; double-click for a via point, Delete takes it away"
+"""What the canvas says while nobody points at it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -227,33 +230,25 @@ class PathSession:
             **self.handles(),
             "caption": f"{self.subject.frame.name}, {stage.section.name}, with movable ends",
             "can_add": True,
+            "hint": HINT,
         }
 
     def scene(self, answer: Answer, theme: str | Theme) -> dict[str, Any]:
         """Trait values of the picture of an answer; the points stay where the user has them."""
         look, section, result = theme_of(theme), self.stage.section, answer.result
         strokes = self._samples(look)
-        if answer.speed == "full":
-            strokes.append(
-                Stroke(
-                    "straight line", section.encode(result.lerp.points), look.straight, width=1.6, dash="6 5"
-                )
-            )
-            if result.slerp is not None:
-                coords = section.encode(result.slerp.points)
-                strokes.append(Stroke("slerp", coords, look.slerp, width=1.8, dash="2 4"))
-            if answer.reference is not None:
-                strokes.append(
-                    Stroke("exact path", section.encode(answer.reference[::8]), look.exact, width=1.5)
-                )
-            if result.walkers is not None:
-                flat = result.walkers.reshape(-1, result.walkers.shape[-1])
-                strokes.append(
-                    Stroke("walkers", section.encode(flat), look.walkers, "dots", 2.0, opacity=0.5)
-                )
+        coords = section.encode(result.lerp.points)
+        strokes.append(Stroke("straight line", coords, look.straight, width=1.6, dash="6 5"))
+        coords = section.encode(result.slerp.points)
+        strokes.append(Stroke("slerp", coords, look.slerp, width=1.8, dash="2 4"))
+        if answer.reference is not None:
+            strokes.append(Stroke("exact path", section.encode(answer.reference[::8]), look.exact, width=1.5))
+        if result.walkers is not None:
+            flat = result.walkers.reshape(-1, result.walkers.shape[-1])
+            strokes.append(Stroke("walkers", section.encode(flat), look.walkers, "dots", 2.0, opacity=0.5))
         strokes.append(Stroke("path", section.encode(result.curve.points), look.path, nodes=2.6, halo=True))
         saddles = [barrier.saddle for barrier in result.barriers if barrier.saddle is not None]
-        if saddles and answer.speed == "full":
+        if saddles:
             strokes.append(
                 Stroke("saddles", section.encode(torch.stack(saddles)), look.saddle, "crosses", 5.0)
             )
@@ -290,7 +285,7 @@ class PathSession:
             )
             rows.append(("error", f"{answer.barrier_error:+.2e} {result.energy_unit}"))
         if answer.deviation is not None:
-            rows.append(("largest distance to the exact path", f"{answer.deviation:.2e}"))
+            rows.append(("distance to exact path", f"{answer.deviation:.2e}"))
         if max(result.round_trip) > 0:
             rows.append(("round trip of the ends", f"{float(max(result.round_trip)):.1e}"))
         rows.append(("projection", projection_line(self.stage.section, result.curve.points)))

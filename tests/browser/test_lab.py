@@ -73,8 +73,12 @@ def test_paths_are_explored_in_jupyterlab(lab, page, run_notebook, shoot):
     assert float(dragged.split(",")[1]) > 0.5
     assert fact(page, "exact barrier") == pytest.approx(expected_barrier(dragged), abs=1e-4)
     assert fact(page, "barrier") == pytest.approx(expected_barrier(dragged), abs=2e-3)
-    title = page.locator(".jupyter-widgets .js-plotly-plot .gtitle").first.text_content()
-    assert float(re.search(r"[\d.]+", title).group(0)) == pytest.approx(expected_barrier(dragged), abs=2e-3)
+    page.wait_for_function(
+        """(barrier) => Math.abs(parseFloat(document.querySelector('.jupyter-widgets .gtitle').textContent
+            .replace('Barrier ', '')) - barrier) < 2e-3""",
+        arg=expected_barrier(dragged),
+        timeout=PATIENCE,
+    )
 
     page.locator(START).focus()
     page.keyboard.press("ArrowRight")

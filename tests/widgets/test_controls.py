@@ -97,6 +97,13 @@ def test_a_slider_is_widened_to_hold_its_value(value, kind):
     assert isinstance(slider.value, kind)
 
 
-def test_a_noise_slider_is_logarithmic_and_stays_in_range():
-    assert noise_slider(0.01, 10.0, None).value == pytest.approx(0.01)
-    assert noise_slider(0.01, 10.0, 100.0).value == pytest.approx(10.0)
+def test_a_noise_slider_starts_with_the_data_and_has_equal_ratios():
+    slider = noise_slider(0.01, 10.0, None)
+    levels = [level for _, level in slider.options]
+    assert levels[0] == slider.value == 0.0
+    assert (levels[1], levels[-1]) == pytest.approx((0.01, 10.0))
+    assert levels[2] / levels[1] == pytest.approx(levels[-1] / levels[-2])
+
+
+def test_a_noise_slider_keeps_its_value_exactly():
+    assert noise_slider(0.01, 10.0, 0.1234).value == 0.1234

@@ -348,7 +348,7 @@ function render({ model, el }) {
     Object.assign(tip.style, { left: right ? "" : `${(100 * (at.px + 16)) / width}%`, right: right ? `${100 - (100 * (at.px - 16)) / width}%` : "",
       top: `${Math.min((100 * at.py) / height, 62)}%` });
   }
-  function leave() { readout.textContent = "\u00a0"; tip.hidden = true; }
+  function leave() { readout.textContent = get("hint") || "\u00a0"; tip.hidden = true; }
   function drawState() {
     root.classList.toggle("wb-working", Boolean(get("busy")));
     note.textContent = get("note");
@@ -371,7 +371,7 @@ function render({ model, el }) {
     field: ["field", "axes"], field_shape: ["field"], field_limits: ["field"], field_title: ["field"],
     vertices: ["curves"], curves: ["curves"], hidden: ["curves"], handles: ["points"], thumbs: [], busy: ["state"], note: ["state"],
     x_range: ["all"], y_range: ["all"], x_title: ["all"], y_title: ["all"], plot_width: ["all"], plot_height: ["all"],
-    theme: ["all"], palette: ["all"], caption: ["all"], answered: ["send"], clip: [],
+    theme: ["all"], palette: ["all"], caption: ["all"], answered: ["send"], clip: [], hint: ["state"],
   };
   const watchers = Object.entries(parts).map(([name, what]) => {
     const watcher = () => { read[name]?.(); if (what.length) schedule(...what); };

@@ -50,6 +50,7 @@ class Canvas(anywidget.AnyWidget):
     palette = traitlets.Dict().tag(sync=True)
     busy = traitlets.Bool(False).tag(sync=True)
     note = traitlets.Unicode("").tag(sync=True)
+    hint = traitlets.Unicode("").tag(sync=True)
     clip = traitlets.Unicode("").tag(sync=True)
     gesture = traitlets.Dict().tag(sync=True)
     answered = traitlets.Int(0).tag(sync=True)

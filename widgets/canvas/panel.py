@@ -39,6 +39,7 @@ class PageCanvas(AnyWidgetComponent):
     palette = param.Dict(default={})
     busy = param.Boolean(default=False)
     note = param.String(default="")
+    hint = param.String(default="")
     clip = param.String(default="")
     gesture = param.Dict(default={})
     answered = param.Integer(default=0)

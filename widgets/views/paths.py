@@ -180,10 +180,10 @@ class PathExplorer(ipywidgets.VBox):
             controls.insert(3, self.sigma)
         buttons = ipywidgets.HBox([self.copy, self.status.cancel])
         side = ipywidgets.VBox(
-            [*controls, buttons, self.parameters, self.facts], layout=ipywidgets.Layout(width="380px")
+            [*controls, buttons, self.parameters, self.facts], layout=ipywidgets.Layout(width="320px")
         )
         top = ipywidgets.HBox(
-            [ipywidgets.Box([self.canvas], layout=ipywidgets.Layout(width="660px", max_width="100%")), side],
+            [ipywidgets.Box([self.canvas], layout=ipywidgets.Layout(width="540px", max_width="100%")), side],
             layout=ipywidgets.Layout(flex_flow="row wrap", align_items="flex-start"),
         )
         figures = [self.profile, self.filmstrip] if self.session.subject.pictures else [self.profile]
@@ -198,8 +198,11 @@ class PathExplorer(ipywidgets.VBox):
                 control, value = getattr(self, name), getattr(state, name)
                 if control.value != value:
                     control.value = value
-            if self.sigma is not None and state.sigma:
-                self.sigma.value = state.sigma
+            level = state.sigma or 0.0
+            if self.sigma is not None and self.sigma.value != level:
+                stops = dict(self.sigma.options) | {f"{level:.3g}" if level else "the data": level}
+                self.sigma.options = sorted(stops.items(), key=lambda stop: stop[1])
+                self.sigma.value = level
         finally:
             self._syncing = False
         for control, regimes in (
@@ -216,7 +219,7 @@ class PathExplorer(ipywidgets.VBox):
             return
         name = next(name for name in ("start", "end", "regime", "gamma", "temperature", "nodes", "sigma")
                     if getattr(self, name) is change["owner"])  # fmt: skip
-        value = change["new"]
+        value = change["new"] if name != "sigma" else change["new"] or None
         if name in ("start", "end"):
             try:
                 self.session.subject.point(value)
@@ -323,7 +326,7 @@ def facts_table(rows: Sequence[tuple[str, str]], look: Theme) -> str:
     )
 
 
-def _sigma_control(subject: Subject, state: PathState) -> ipywidgets.FloatLogSlider | None:
+def _sigma_control(subject: Subject, state: PathState) -> ipywidgets.SelectionSlider | None:
     """A noise slider where the subject has noise levels."""
     if not subject.flows:
         return None

@@ -88,6 +88,16 @@ def test_a_control_changes_the_state_and_the_answer(view):
     assert len(view.result.curve.points) == 21
 
 
+def test_a_noise_level_from_code_is_kept_exactly_and_moves_the_ground(view):
+    before = view.canvas.field
+    view.state = view.state.but(sigma=0.777)
+    assert view.wait()
+    assert view.sigma.value == 0.777
+    assert view.result.sigma == 0.777
+    assert view.canvas.field != before
+    assert view.answer.exact is None
+
+
 def test_controls_that_mean_nothing_in_a_regime_are_hidden(view):
     assert view.gamma.layout.display == "none"
     view.regime.value = "mep"
