@@ -91,6 +91,15 @@ def curve_inside(metric: Metric, points: Nodes) -> Tensor:
     return inside(metric, points).all(dim=-1) & inside(metric, middle).all(dim=-1)
 
 
+def curve_usable(metric: Metric, points: Tensor) -> Tensor:
+    """True for curves inside the domain along which the metric is finite and positive, shape (curves,)."""
+    safe = curve_inside(metric, points)
+    found = safe.clone()
+    if bool(safe.any()):
+        found[safe.clone()] = _Local(metric, points[safe].detach()).good
+    return found
+
+
 class _Local:
     """Metric and its derivative at the midpoints of curves that lie inside the domain."""
 

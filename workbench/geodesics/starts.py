@@ -7,7 +7,7 @@ from torch import Tensor
 
 from workbench.curves import Curve
 from workbench.errors import SettingError
-from workbench.geodesics.engine import curve_inside
+from workbench.geodesics.engine import curve_usable
 from workbench.metrics.base import Metric
 from workbench.types import Nodes, Points
 
@@ -63,10 +63,10 @@ def bent_starts(
 
 
 def fit_inside(metric: Metric, base: Tensor, bends: Tensor) -> Tensor:
-    """base + bends, each bend halved until the curve lies inside the domain; at the last base itself."""
+    """base + bends, each bend halved until the metric holds along the curve; at last base itself."""
     share = torch.ones(bends.shape[0], 1, 1, dtype=base.dtype, device=base.device)
     for _ in range(12):
-        out = ~curve_inside(metric, base + share * bends)
+        out = ~curve_usable(metric, base + share * bends)
         if not bool(out.any()):
             return base + share * bends
         share = torch.where(out[:, None, None], 0.5 * share, share)

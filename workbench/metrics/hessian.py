@@ -136,18 +136,25 @@ def natural_of(
     return t
 
 
-def in_coordinates(metric: Metric, to_natural: Callable[[Tensor], Tensor], chart: Chart) -> Pullback:
+def in_coordinates(
+    metric: Metric,
+    to_natural: Callable[[Tensor], Tensor],
+    chart: Chart,
+    *,
+    domain: Callable[[Tensor], Tensor] | None = None,
+) -> Pullback:
     """The same metric in other coordinates: J^T g J with J the Jacobian of the change.
 
     Args:
         metric: A metric, e.g. a Hessian one in natural coordinates.
         to_natural: From the new coordinates to the metric's own, row by row.
         chart: The new coordinates.
+        domain: True where the change is defined; None for everywhere.
 
     Returns:
         The pullback; in general no longer the Hessian of anything in the new chart.
     """
-    return Pullback(to_natural, chart, metric, metric.name)
+    return Pullback(to_natural, chart, metric, metric.name, domain)
 
 
 def check_smooth(network: nn.Module) -> None:

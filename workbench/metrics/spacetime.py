@@ -108,7 +108,10 @@ class Spacetime:
     def inner(self, x: Points, u: Vectors, v: Vectors) -> Scalars:
         """(J_eta u) . (J_mu v), made symmetric."""
         eta_u, eta_v = (jvp(natural_coordinates, (x.contiguous(),), (w.contiguous(),))[1] for w in (u, v))
-        mean_u, mean_v = (jvp(lambda z: mean_coordinates(self.model, z), (x.contiguous(),), (w.contiguous(),))[1] for w in (u, v))
+        mean_u, mean_v = (
+            jvp(lambda z: mean_coordinates(self.model, z), (x.contiguous(),), (w.contiguous(),))[1]
+            for w in (u, v)
+        )
         return 0.5 * ((eta_u * mean_v).sum(dim=-1) + (eta_v * mean_u).sum(dim=-1))
 
     def matrix(self, x: Points) -> Matrices:

@@ -130,7 +130,7 @@ class Ising:
 
     def thermal_metric(self) -> Pullback:
         """The same metric in temperature and field, T = 1/K and H = B/K, pulled back."""
-        return in_coordinates(self.metric(), natural_of_thermal, THERMAL)
+        return in_coordinates(self.metric(), natural_of_thermal, THERMAL, domain=lambda x: x[..., 0] > 0.0)
 
 
 def natural_of_thermal(x: Points) -> Points:

@@ -69,7 +69,9 @@ class Tasep:
 
     def rate_metric(self) -> Pullback:
         """The same metric in the rates (alpha, beta), pulled back."""
-        return in_coordinates(self.metric(), lambda r: -torch.log(r), RATES)
+        return in_coordinates(
+            self.metric(), lambda r: -torch.log(r), RATES, domain=lambda r: (r > 0.0).all(dim=-1)
+        )
 
     def current(self, rates: Points) -> Scalars:
         """Exact J_N = Z_{N-1} / Z_N at rates (alpha, beta), shape (*batch, 2)."""

@@ -1,0 +1,414 @@
+"""Figures of the Fisher lens: geodesics over a metric field with ellipses, lengths with certificates, zooms,
+slopes.
+
+Ellipses are the steps of equal metric length: long where the metric is small. Points where the metric is no
+metric are left blank, never clipped. Distances in a chart mislead; what counts is printed: metric lengths.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import plotly.graph_objects as go
+import torch
+from torch import Tensor
+
+from widgets.figures.images import field_uri
+from widgets.figures.status import dress, sentence, status_line
+from widgets.theme import SIZES, Theme, theme_of
+from workbench.fields import Field, Window, frame_window
+from workbench.lenses.fisher import Geodesic, GeodesicResult, MetricField
+from workbench.phases import Sensitivity, exact_slope, find_boundary
+
+READINGS = {
+    "log_magnification": "log volume element ½ ln det g",
+    "largest": "log₁₀ of the largest eigenvalue",
+    "anisotropy": "fractional anisotropy",
+    "residual": "distance from a Hessian metric",
+}
+"""What a metric field can be coloured by."""
+
+
+def figure(result: GeodesicResult, *, theme: str | Theme = "light", **options) -> go.Figure:
+    """The figure of geodesics: their map. See `map_figure` for the arguments."""
+    return map_figure(result, theme=theme, **options)
+
+
+def reading_of(field: MetricField, reading: str) -> Field:
+    """A metric field as a scalar field that can be drawn.
+
+    Args:
+        field: The metric field.
+        reading: One of `READINGS`.
+
+    Returns:
+        The scalar, NaN where the metric is no metric.
+
+    Raises:
+        ValueError: If the reading is unknown or was not measured.
+    """
+    if reading not in READINGS:
+        raise ValueError(f"got reading {reading!r}; expected one of {', '.join(READINGS)}")
+    values = getattr(field, reading)
+    if values is None:
+        raise ValueError("got a field without its Hessian residual; expected one; try residual=True")
+    if reading == "largest":
+        values = torch.log10(values.clamp_min(1e-300))
+    values = torch.where(field.indefinite, torch.full_like(values, torch.nan), values)
+    return Field(values, field.window, READINGS[reading])
+
+
+def map_figure(
+    result: GeodesicResult | None = None,
+    *,
+    field: MetricField | None = None,
+    reading: str = "log_magnification",
+    ellipses: int = 9,
+    labels: Tensor | None = None,
+    theme: str | Theme = "light",
+    width: int | None = None,
+    height: int | None = None,
+) -> go.Figure:
+    """Geodesics in a chart of two coordinates, over a metric field if there is one.
+
+    Args:
+        result: Geodesics of a two-dimensional chart; None draws the field alone.
+        field: A metric field, drawn as a picture with ellipses.
+        reading: What colours the field, one of `READINGS`.
+        ellipses: Ellipses along the longer side; 0 for none.
+        labels: Phase labels on the field's grid, whose boundary is drawn as a line of marks.
+        theme: Name or theme.
+        width: Pixels.
+        height: Pixels.
+
+    Returns:
+        Traces, where present: "equal steps", "phase boundary", the references by name, "geodesic", "other
+        geodesic", "saddle curve", "start", "end".
+    """
+    look = theme_of(theme)
+    if result is None and field is None:
+        return sentence("no geodesic and no field to draw", theme=look)
+    chart = field.chart if result is None else result.chart
+    if chart.dim != 2:
+        return sentence(f"a map needs two coordinates; this chart has {chart.dim}", theme=look)
+    drawing = go.Figure()
+    window = _window(result) if field is None else field.window
+    if field is not None:
+        _add_field(drawing, field, reading, look)
+        _add_ellipses(drawing, field, ellipses, look)
+        if labels is not None:
+            _add_boundary(drawing, field, labels, look)
+    if result is not None:
+        _add_curves(drawing, result, look)
+    names = chart.axes or ("first coordinate", "second coordinate")
+    drawing.update_xaxes(title_text=names[0], range=list(window.x), showgrid=field is None)
+    drawing.update_yaxes(title_text=names[1], range=list(window.y), showgrid=field is None)
+    drawing.update_layout(legend=dict(orientation="v", x=1.02, y=1))
+    ground = "" if field is None else f" · colour: {READINGS[reading]}"
+    blank = (
+        ""
+        if field is None or not field.share_indefinite
+        else f" · blank: no metric ({field.share_indefinite:.0%})"
+    )
+    return dress(
+        drawing,
+        title=field.metric if result is None else describe(result),
+        subtitle=f"chart: {chart.name}{ground}{blank}",
+        status="" if result is None else status_line(result.report, result.provenance),
+        trusted=result is None or result.report.converged,
+        theme=look,
+        width=width,
+        height=height or SIZES.map_height,
+    )
+
+
+def describe(result: GeodesicResult) -> str:
+    """Metric and length of the shortest curve, in one line."""
+    name = "curve of the frozen metric" if result.kind.startswith("frozen") else "distance"
+    return f"{result.metric}: {name} {result.distance}"
+
+
+def _window(result: GeodesicResult) -> Window:
+    points = torch.cat(
+        [g.curve.points for g in result.geodesics] + [r.curve.points for r in result.references]
+    )
+    return frame_window(points)
+
+
+def _add_field(drawing: go.Figure, field: MetricField, reading: str, look: Theme) -> None:
+    window, scalar = field.window, reading_of(field, reading)
+    finite = scalar.values[torch.isfinite(scalar.values)].double()
+    limits = None
+    if finite.numel() > 1:
+        low, high = (float(torch.quantile(finite, q)) for q in (0.01, 0.99))
+        limits = (low, high) if high > low else None
+    drawing.add_layout_image(
+        source=field_uri(scalar, look, limits=limits),
+        name=scalar.title,
+        xref="x",
+        yref="y",
+        x=window.x[0],
+        y=window.y[1],
+        sizex=window.x[1] - window.x[0],
+        sizey=window.y[1] - window.y[0],
+        sizing="stretch",
+        layer="below",
+    )
+
+
+def _add_ellipses(drawing: go.Figure, field: MetricField, count: int, look: Theme) -> None:
+    """Unit balls of the metric on a sparse grid, scaled together so that the middle one fits its cell."""
+    if count < 1:
+        return
+    rows, columns = field.indefinite.shape
+    step = max(1, max(rows, columns) // count)
+    y, x = torch.meshgrid(
+        torch.arange(step // 2, rows, step), torch.arange(step // 2, columns, step), indexing="ij"
+    )
+    keep = ~field.indefinite[y, x]
+    y, x = y[keep], x[keep]
+    if not len(x):
+        return
+    g = field.matrices[y, x]
+    inverse_root = torch.linalg.cholesky(torch.linalg.inv(g))
+    width, height = field.window.x[1] - field.window.x[0], field.window.y[1] - field.window.y[0]
+    cell = torch.tensor([width * step / columns, height * step / rows], dtype=g.dtype)
+    reach = (torch.linalg.vector_norm(inverse_root, dim=2) / cell).amax(dim=1)
+    scale = 0.42 / reach.median()
+    size = torch.clamp(0.48 / reach, max=scale)  # the largest are cut to their cells
+    angle = torch.linspace(0.0, 2.0 * math.pi, 33, dtype=g.dtype)
+    ring = torch.stack((torch.cos(angle), torch.sin(angle)))
+    shape = size[:, None, None] * (inverse_root @ ring)
+    centre = torch.stack(
+        (
+            field.window.x[0] + width * x.to(g.dtype) / (columns - 1),
+            field.window.y[0] + height * y.to(g.dtype) / (rows - 1),
+        ),
+        dim=1,
+    )
+    lines = centre[:, :, None] + shape
+    gap = torch.full((len(lines), 2, 1), torch.nan, dtype=g.dtype)
+    flat = torch.cat((lines, gap), dim=2).transpose(0, 1).reshape(2, -1)
+    drawing.add_scatter(
+        x=_listed(flat[0]),
+        y=_listed(flat[1]),
+        mode="lines",
+        name="equal steps",
+        line=dict(color=look.muted, width=1),
+        hoverinfo="skip",
+    )
+
+
+def _add_boundary(drawing: go.Figure, field: MetricField, labels: Tensor, look: Theme) -> None:
+    rows, columns = labels.shape
+    y, x = find_boundary(labels).nonzero(as_tuple=True)
+    window = field.window
+    drawing.add_scatter(
+        x=_listed(window.x[0] + (window.x[1] - window.x[0]) * (x.double() + 0.5) / (columns - 1)),
+        y=_listed(window.y[0] + (window.y[1] - window.y[0]) * (y.double() + 0.5) / (rows - 1)),
+        mode="markers",
+        name="phase boundary",
+        marker=dict(color=look.saddle, size=3),
+        hoverinfo="skip",
+    )
+
+
+def _add_curves(drawing: go.Figure, result: GeodesicResult, look: Theme) -> None:
+    styles = (
+        dict(color=look.straight, dash="dash", width=1.6),
+        dict(color=look.slerp, dash="dot", width=1.8),
+    )
+    for reference, style in zip(result.references, styles, strict=False):
+        _add_line(drawing, reference.curve.points, reference.name, f"length {reference.length}", style)
+    rest = [g for g in result.geodesics[1:] if not g.index]
+    saddles = [g for g in result.geodesics if g.index]
+    for geodesic in rest:
+        style = dict(color=look.other, width=SIZES.line - 0.4)
+        _add_line(drawing, geodesic.curve.points, "other geodesic", certificate_line(geodesic), style)
+    for geodesic in saddles:
+        style = dict(color=look.warning, width=SIZES.line - 0.4, dash="dashdot")
+        _add_line(drawing, geodesic.curve.points, "saddle curve", certificate_line(geodesic), style)
+    best = result.geodesics[0]
+    if not best.index:
+        name = "frozen-metric curve" if result.kind.startswith("frozen") else "geodesic"
+        style = dict(color=look.path, width=SIZES.line)
+        _add_line(drawing, best.curve.points, name, certificate_line(best), style, markers=True)
+    for name, point, colour, symbol in (
+        ("start", result.start, look.start, "circle"),
+        ("end", result.end, look.end, "square"),
+    ):
+        drawing.add_scatter(
+            x=[float(point[0])],
+            y=[float(point[1])],
+            mode="markers",
+            name=name,
+            marker=dict(color=colour, size=SIZES.marker + 4, symbol=symbol),
+            hovertemplate=f"{name} (%{{x:.4g}}, %{{y:.4g}})<extra></extra>",
+        )
+
+
+def certificate_line(geodesic: Geodesic) -> str:
+    """Length, gap, spread of the speed and index of a curve, in one line."""
+    index = "not measured" if geodesic.index is None else str(geodesic.index)
+    return (
+        f"length {geodesic.length} · energy/length² − 1 = {geodesic.gap:.1e} · "
+        f"speed spread {geodesic.speed_spread:.1e} · negative directions {index}"
+    )
+
+
+def lengths_figure(results: Mapping[str, GeodesicResult], *, theme: str | Theme = "light") -> go.Figure:
+    """A table of lengths and certificates under several metrics.
+
+    Args:
+        results: Label to result.
+        theme: Name or theme.
+
+    Returns:
+        One table; a row for each geodesic and each reference.
+    """
+    look = theme_of(theme)
+    rows: list[tuple[str, str, str, str, str, str]] = []
+    for label, result in results.items():
+        for geodesic in result.geodesics:
+            kind = result.kind if not geodesic.index else f"saddle, index {geodesic.index}"
+            rows.append(
+                (
+                    label,
+                    kind,
+                    str(geodesic.length),
+                    f"{geodesic.gap:.1e}",
+                    f"{geodesic.speed_spread:.1e}",
+                    str(result.report.status) if geodesic.converged else "not converged",
+                )
+            )
+        rows.extend((label, r.name, str(r.length), "", "", "") for r in result.references)
+    if not rows:
+        return sentence("no curves to list", theme=look)
+    heads = ("metric", "curve", "length", "energy/length² − 1", "speed spread", "status")
+    drawing = go.Figure(
+        go.Table(
+            header=dict(values=list(heads), align="left", fill_color=look.grid, font=dict(color=look.ink)),
+            cells=dict(
+                values=[list(column) for column in zip(*rows, strict=True)],
+                align="left",
+                fill_color=look.paper,
+                font=dict(color=look.ink),
+                height=26,
+            ),
+            columnwidth=[2, 3, 2, 1.4, 1.2, 1.2],
+        )
+    )
+    drawing = dress(
+        drawing, title="Lengths and certificates", theme=look, width=900, height=150 + 27 * len(rows)
+    )
+    drawing.update_layout(margin=dict(b=16))
+    return drawing
+
+
+def sensitivity_figure(found: Sensitivity, *, theme: str | Theme = "light") -> go.Figure:
+    """Sensitivity against step, with the region below the rounding limit greyed.
+
+    Args:
+        found: The measurement.
+        theme: Name or theme.
+
+    Returns:
+        Traces "sensitivity", "below rounding" and, with a control, "float64 control".
+    """
+    look = theme_of(theme)
+    drawing = go.Figure()
+    for name, mask, colour, opacity in (
+        ("sensitivity", found.trusted, look.path, 1.0),
+        ("below rounding", ~found.trusted, look.muted, 0.5),
+    ):
+        if bool(mask.any()):
+            drawing.add_scatter(
+                x=_listed(found.steps[mask]),
+                y=_listed(found.values[mask]),
+                mode="lines+markers",
+                name=name,
+                opacity=opacity,
+                line=dict(color=colour, width=SIZES.line),
+            )
+    if found.control is not None:
+        drawing.add_scatter(
+            x=_listed(found.steps),
+            y=_listed(found.control),
+            mode="lines",
+            name="float64 control",
+            line=dict(color=look.exact, dash="dash", width=1.6),
+        )
+    smallest = float(found.steps[-1])
+    if found.limit > smallest:
+        drawing.add_vrect(
+            x0=smallest, x1=found.limit, fillcolor=look.muted, opacity=0.15, line_width=0, name="rounding"
+        )
+    drawing.update_xaxes(title_text="step h in the slice", type="log", exponentformat="power")
+    drawing.update_yaxes(title_text="change of the output per step", type="log", exponentformat="power")
+    slope = "unknown" if math.isnan(found.slope) else f"{found.slope:+.2f}"
+    return dress(
+        drawing,
+        title=f"Slope of log S against log h: {slope}",
+        subtitle=f"0: smooth · −1: a jump · computed in {found.dtype}, rounding below h = {found.limit:.1e}",
+        theme=look,
+    )
+
+
+def slopes_figure(
+    deviations: Sequence[float], measured: Sequence[float], *, theme: str | Theme = "light"
+) -> go.Figure:
+    """Steepness of the flow of two Gaussians: the formula and what the integrated flow says.
+
+    Args:
+        deviations: s of the Gaussians, in units of half their distance.
+        measured: Slope at the boundary for each, by a forward derivative through the flow.
+        theme: Name or theme.
+
+    Returns:
+        Traces "s exp(1 / 2s²)" and "integrated flow".
+    """
+    look = theme_of(theme)
+    low, high = min(deviations), max(deviations)
+    fine = [low * (high / low) ** (k / 100) for k in range(101)] if high > low else [low]
+    drawing = go.Figure()
+    drawing.add_scatter(
+        x=fine,
+        y=[exact_slope(s) for s in fine],
+        mode="lines",
+        name="s exp(1 / 2s²)",
+        line=dict(color=look.exact, width=1.6),
+    )
+    drawing.add_scatter(
+        x=list(deviations),
+        y=list(measured),
+        mode="markers",
+        name="integrated flow",
+        marker=dict(color=look.path, size=SIZES.marker + 2),
+    )
+    worst = max(abs(m / exact_slope(s) - 1.0) for s, m in zip(deviations, measured, strict=True))
+    drawing.update_xaxes(title_text="width s of each Gaussian", type="log")
+    drawing.update_yaxes(title_text="steepness dx/dz at the boundary", type="log", exponentformat="power")
+    return dress(
+        drawing,
+        title="Huge but finite: the steepness of a boundary between two modes",
+        subtitle=f"largest relative gap {worst:.1e}; below a step of 1 / L the map is smooth",
+        theme=look,
+    )
+
+
+def _add_line(
+    drawing: go.Figure, points: Tensor, name: str, note: str, line: dict, *, markers: bool = False
+) -> None:
+    drawing.add_scatter(
+        x=_listed(points[:, 0]),
+        y=_listed(points[:, 1]),
+        mode="lines+markers" if markers else "lines",
+        name=name,
+        line=line,
+        marker=dict(color=line["color"], size=SIZES.marker - 3),
+        hovertemplate=f"{name}: {note}<extra></extra>",
+    )
+
+
+def _listed(values: Tensor) -> list[float | None]:
+    """Plain numbers for plotly; gaps as None."""
+    return [None if math.isnan(v) else v for v in values.detach().double().cpu().tolist()]
