@@ -1,6 +1,8 @@
 """Each notebook is executed once, at its regression presets; the baselines and nbval judge that execution."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from workbench.headless.regress import Regression, plan_cases, regress
 from workbench.headless.run import Settings
 from workbench.headless.verdicts import text_table, write_reports
 
+ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = find_notebooks()
 CASES = [
     f"{path.stem}-{preset.name}"
@@ -36,10 +39,9 @@ def test_it_completes_and_agrees_with_its_baseline(executed, name):
     assert case.state == "agrees", text_table([case], only_differences=True)
 
 
-def test_nbval_agrees_with_that_same_execution(executed, capsys, monkeypatch):
-    monkeypatch.setenv(EXECUTED, str(executed.folder))
-    monkeypatch.setattr(os, "environ", os.environ.copy())
-    plugins = ["-p", "no:cacheprovider", "-p", "no:jaxtyping"]
-    files = [str(path) for path in NOTEBOOKS]
-    code = pytest.main(["--nbval", "-q", "--color=no", *plugins, *files])
-    assert code == 0, capsys.readouterr().out
+def test_nbval_agrees_with_that_same_execution(executed):
+    line = [sys.executable, "-m", "pytest", "--nbval", "-q", "--color=no", "-p", "no:cacheprovider"]
+    line += ["-c", os.devnull, "--rootdir", str(ROOT), *map(str, NOTEBOOKS)]
+    environment = {**os.environ, EXECUTED: str(executed.folder), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
