@@ -1,7 +1,8 @@
 """Views: one box of controls, map and figures a lens. A new view is one more entry here."""
 
+from widgets.views.anisotropy import AnisotropyExplorer
 from widgets.views.paths import PathExplorer
 
-VIEWS: tuple[type, ...] = (PathExplorer,)
+VIEWS: tuple[type, ...] = (PathExplorer, AnisotropyExplorer)
 
-__all__ = ["VIEWS", "PathExplorer"]
+__all__ = ["VIEWS", "AnisotropyExplorer", "PathExplorer"]

@@ -98,8 +98,9 @@ def train_noise_predictor(
         clean = draw(settings.batch, data).to(example)
         level = torch.randint(levels.count, (settings.batch,), generator=noise).to(example.device)
         eps = torch.randn(clean.shape, generator=noise, dtype=example.dtype).to(example.device)
-        guess = net(a[level, None] * clean + s[level, None] * eps, clock[level])
-        loss = (guess - eps).square().mean()
+        with torch.enable_grad():  # also in a worker or a block that records no gradients
+            guess = net(a[level, None] * clean + s[level, None] * eps, clock[level])
+            loss = (guess - eps).square().mean()
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(net.parameters(), settings.clip)

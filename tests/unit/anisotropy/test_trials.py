@@ -95,6 +95,12 @@ def test_training_lowers_the_loss():
     assert losses[1] < 0.8 * losses[0]
 
 
+def test_training_records_gradients_where_the_caller_does_not():
+    with torch.no_grad():
+        trial = train_direction(TINY, torch.eye(4)[:1], settings=SHORT, samples=20, projections=16)
+    assert torch.isfinite(trial.losses).all()
+
+
 def test_samples_that_are_not_finite_are_counted_not_hidden():
     class Wild(nn.Module):
         def __init__(self):

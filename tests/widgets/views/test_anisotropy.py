@@ -1,0 +1,124 @@
+"""The anisotropy view without a browser: set a trait, let the scheduler finish, read what is shown."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from widgets.cells import read_cell, read_values, write_cell
+from widgets.views import VIEWS
+from widgets.views.anisotropy import AnisotropyExplorer, AnisotropyState
+from workbench.errors import SettingError
+from workbench.headless.catalog import open_notebook
+from workbench.headless.parameters import declared
+
+
+@pytest.fixture
+def view():
+    made = AnisotropyExplorer("unet8-time", "dit8-2", networks=24)
+    assert made.wait()
+    yield made
+    made.close()
+
+
+def names(box):
+    return [trace.name for trace in box.figure.data]
+
+
+def test_a_view_shows_both_architectures_and_how_sure_they_are(view):
+    assert {"unet8-time", "dit8-2", "dit8-2, null space"} <= set(names(view.spectrum))
+    assert "24 model calls" in view.status.text
+    assert len(view.gallery.figure.layout.images) == 9
+    assert "null space" in view.gallery_other.figure.to_json()
+    assert len(view.map.figure.layout.images) == 5
+    assert names(view.theory) == ["exact W2", "all zeros"]
+    assert view.result.order == "ascending"
+    assert AnisotropyExplorer in VIEWS
+
+
+def test_moving_the_probe_gives_another_answer(view):
+    before = view.result.geometry.core
+    view.controls["probe"].value = "gaussian"
+    assert view.wait()
+    assert view.state.probe == "gaussian"
+    assert view.controls["probe_std"].layout.display is None
+    assert view.result.geometry.probe == "x ~ N(0, 1^2)"
+    assert not before.equal(view.result.geometry.core)
+
+
+def test_one_noise_level_is_one_level(view):
+    view.state = view.state.but(level=900)
+    assert view.wait()
+    assert view.controls["level"].value == 900
+    assert "level 900" in view.result.geometry.levels
+
+
+def test_training_a_pair_draws_predicted_against_measured(view):
+    view.state = view.state.but(learner="dit8-2", steps=4)
+    view.train()
+    assert view.wait()
+    assert {"median of seeds", "all zeros"} <= set(names(view.measurement))
+    assert names(view.curves) == ["λ_min", "λ_max", "all zeros"]
+
+
+def test_a_learner_without_preference_gets_one_sentence(view):
+    view.state = view.state.but(learner="mlp64", steps=2)
+    view.train()
+    assert view.wait()
+    assert "prefers no direction" in view.status.text
+
+
+def test_the_self_check_says_that_all_pass(view):
+    view.check()
+    assert view.wait()
+    assert "checks pass" in view.status.text
+
+
+def test_the_state_is_the_parameters_cell_of_the_notebook(view):
+    view.state = view.state.but(networks=40, seed=3)
+    assert view.wait()
+    text = view.to_parameters()
+    assert read_cell(AnisotropyState, text) == view.state
+    json.dumps(dataclasses.asdict(view.state))
+    view.buttons["copy"].click()
+    assert view.parameters.value == text
+    view.from_parameters("networks = 32  # fewer\nother: str = 'unet8'")
+    assert view.wait()
+    assert (view.state.networks, view.state.other) == (32, "unet8")
+
+
+def test_the_notebook_has_the_same_parameters_and_defaults():
+    path = Path(__file__).parents[3] / "notebooks" / "30_anisotropy.ipynb"
+    found = {p.name: p.default for p in declared(open_notebook(path)).parameters}
+    assert found == dataclasses.asdict(AnisotropyState())
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"architecture": "resnet"}, "one of linear8"),
+        ({"probe": "loud"}, "zero or gaussian"),
+        ({"level": 5000}, "0 to 999"),
+        ({"networks": 1}, "at least 2"),
+        ({"networks": "many"}, "kind int"),
+        ({"no_such": 1}, "unknown parameter"),
+    ],
+)
+def test_bad_settings_get_one_sentence(settings, words):
+    with pytest.raises(SettingError, match=words):
+        AnisotropyExplorer(**settings)
+
+
+def test_a_bad_state_shows_its_sentence_and_keeps_the_answer(view):
+    before = view.results
+    view.state = view.state.but(networks=1)
+    assert "at least 2" in view.status.text
+    assert view.results is before
+
+
+def test_cells_refuse_what_is_no_cell():
+    with pytest.raises(SettingError, match="no parameters cell"):
+        read_cell(AnisotropyState, "import os")
+    assert read_values(AnisotropyState, {"probe_std": 2}).probe_std == 2.0
+    assert write_cell(AnisotropyState()).splitlines()[0] == "architecture: str = 'unet16'"

@@ -1,0 +1,64 @@
+"""Parameters cells of notebooks as frozen values, for views whose state is their own script.
+
+A view's state is a frozen dataclass of plain values with the names of its notebook's parameters. These
+functions turn it into the text of a parameters cell and back; nothing in a text is ever evaluated.
+"""
+
+import ast
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from workbench.errors import SettingError
+
+State = TypeVar("State")
+
+
+def write_cell(state: Any) -> str:
+    """The parameters cell of a state: one line `name: kind = value` a field."""
+    fields = dataclasses.fields(state)
+    return "\n".join(f"{f.name}: {_kind(f)} = {getattr(state, f.name)!r}" for f in fields)
+
+
+def read_cell(kind: type[State], text: str) -> State:
+    """The state of a parameters cell.
+
+    Args:
+        kind: The dataclass.
+        text: Lines `name: kind = value` or `name = value`; comments are allowed.
+
+    Returns:
+        The state; names that are missing keep their defaults.
+
+    Raises:
+        SettingError: If the text holds anything else, an unknown name or a value of the wrong kind.
+    """
+    values = {}
+    try:
+        for line in ast.parse(text).body:
+            target = line.target if isinstance(line, ast.AnnAssign) else line.targets[0]
+            values[target.id] = ast.literal_eval(line.value)
+    except (SyntaxError, ValueError, AttributeError, TypeError) as error:
+        raise SettingError("text that is no parameters cell", "lines of the form name = value") from error
+    return read_values(kind, values)
+
+
+def read_values(kind: type[State], values: Mapping[str, Any]) -> State:
+    """The state of plain values, as JSON gives them; arguments as in `read_cell`."""
+    known = {field.name: field for field in dataclasses.fields(kind)}
+    checked = {}
+    for name, value in values.items():
+        if name not in known:
+            raise SettingError(f"unknown parameter {name!r}", f"one of {', '.join(known)}")
+        wanted = type(known[name].default)
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if not (isinstance(value, wanted) and (wanted is bool or not isinstance(value, bool))) and not (
+            wanted is float and whole
+        ):
+            raise SettingError(f"{name} = {value!r}", f"a value of kind {wanted.__name__}")
+        checked[name] = float(value) if wanted is float else value
+    return kind(**checked)
+
+
+def _kind(field: dataclasses.Field) -> str:
+    return getattr(field.type, "__name__", str(field.type))
