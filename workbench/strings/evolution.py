@@ -241,9 +241,10 @@ def evolution_levels(model: ScoreModel, sigma: float | None) -> tuple[float, flo
         SettingError: If sigma lies outside the model's range.
     """
     low, high = noise_range(model)
-    if sigma is not None and not low * (1 - 1e-9) <= sigma < high:
-        raise SettingError(f"sigma={sigma}", f"a level from {low:g} to {high:g}", "sigma=None")
-    return min(high, _FARTHEST * model.frame.data_std), low if sigma is None else sigma
+    noisy = min(high, _FARTHEST * model.frame.data_std)
+    if sigma is not None and not low * (1 - 1e-9) <= sigma < noisy:
+        raise SettingError(f"sigma={sigma}", f"a level from {low:g} to {noisy:g}", "sigma=None")
+    return noisy, low if sigma is None else sigma
 
 
 @torch.no_grad()

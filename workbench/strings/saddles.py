@@ -123,23 +123,21 @@ def _hessian(products: Products, x: Points) -> Tensor:
     return 0.5 * (matrix + matrix.T)
 
 
-def _newton(
-    products: Products, x: Points, force: Vectors, guess: Vectors, space: int
-) -> tuple[Vectors, Tensor, Vectors]:
-    """(step, lowest eigenvalues, lowest mode) at one point."""
+def _spectrum(products: Products, x: Points, start: Vectors, space: int) -> tuple[Tensor, Tensor]:
+    """Eigenvalues, ascending, and unit vectors in columns: all of them, or the Krylov space's of a start
+    vector."""
     if x.shape[-1] <= DENSE_DIM:
         values, vectors = torch.linalg.eigh(_hessian(products, x))
-        safe = torch.where(values.abs() < 1e-10 * values.abs().max(), torch.inf, values)
-        return vectors @ ((vectors.T @ force) / safe), values, vectors[:, 0]
-
-    def one(v: Tensor) -> Tensor:
-        return products(x[None], v[None])[0]
-
-    basis, matrix = lanczos(one, force + 0.1 * torch.linalg.vector_norm(force) * guess, space)
+        return values, vectors
+    basis, matrix = lanczos(lambda v: products(x[None], v[None])[0], start, space)
     values, vectors = torch.linalg.eigh(matrix)
+    return values, basis.T @ vectors
+
+
+def _solved(values: Tensor, vectors: Tensor, force: Vectors) -> Vectors:
+    """Newton's step, without the directions that cost no energy."""
     safe = torch.where(values.abs() < 1e-10 * values.abs().max(), torch.inf, values)
-    step = basis.T @ (vectors @ ((vectors.T @ (basis @ force)) / safe))
-    return step, values[:8], basis.T @ vectors[:, 0]
+    return vectors @ ((vectors.T @ force) / safe)
 
 
 @torch.no_grad()
@@ -228,7 +226,11 @@ def polish(
     for _ in range(max_iterations):
         f = force(x[None])[0]
         first = float(torch.linalg.vector_norm(f)) if first is None else first
-        step, values, mode = _newton(products, x, f, hint, space)
+        start = f + 0.1 * torch.linalg.vector_norm(f) * hint
+        if not bool(start.any()):
+            converged = True
+            break
+        step = _solved(*_spectrum(products, x, start, space), f)
         x = x + step
         if not bool(torch.isfinite(x).all()) or float(torch.linalg.vector_norm(x - guess)) > max_move:
             x = guess
@@ -238,7 +240,8 @@ def polish(
             converged = True
             break
     f = force(x[None])[0]
-    _, values, mode = _newton(products, x, f + torch.finfo(f.dtype).tiny, hint if hint.any() else mode, space)
+    draw = torch.randn(x.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(x)
+    values, vectors = _spectrum(products, x, hint + draw / torch.linalg.vector_norm(draw), space)
     if ignore:
         kept = values.abs().argsort()[ignore:]
         counted = values[kept]
@@ -250,7 +253,7 @@ def polish(
         residual=size / first if first else 0.0,
         index=int((counted < -1e-8 * values.abs().max()).sum()),
         eigenvalues=values,
-        mode=mode,
+        mode=vectors[:, 0],
         converged=converged,
     )
 
@@ -290,7 +293,7 @@ def descend(
     return x, done
 
 
-def cluster(points: Points, reach: float) -> tuple[Points, list[int]]:
+def cluster(points: Points, reach: float) -> tuple[Tensor, list[int]]:
     """Merge points closer than a reach.
 
     Args:
