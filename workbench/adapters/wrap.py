@@ -190,8 +190,9 @@ def wrap(
 
     Example:
         >>> from workbench.schedules import VE
-        >>> model = wrap(lambda x, t, c: 0 * x, prediction="x0", schedule=VE, shape=(2,), sigma_range=(0.1,
-        10.0)) >>> model.denoise(torch.ones(1, 2), 1.0)
+        >>> nothing = lambda x, t, c: 0 * x
+        >>> model = wrap(nothing, prediction="x0", schedule=VE, shape=(2,), sigma_range=(0.1, 10.0))
+        >>> model.denoise(torch.ones(1, 2), 1.0)
         tensor([[0., 0.]])
     """
     if prediction not in PREDICTIONS:

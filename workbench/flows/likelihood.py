@@ -266,7 +266,7 @@ class _Run:
             return fields_along(self.model, points, t, stepped)[0]
 
         chunk = self.chunk or max(1, 2**22 // max(1, x.numel()))
-        moved, pull = vjp(velocity, x)
+        moved, pull = vjp(velocity, x)[:2]
         traces = vmap(lambda v: (pull(v.expand_as(x))[0] * v).sum(-1), chunk_size=chunk)(self.draws)
         return moved, traces.sum(0, keepdim=True) if self.exact else traces
 
