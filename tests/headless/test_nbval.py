@@ -60,7 +60,8 @@ def nbval(folder, capsys):
         arguments += ["-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(folder)]
         environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **variables}
         if not replay:
-            line = [sys.executable, "-m", "pytest", *arguments]
+            (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+            line = [sys.executable, "-m", "pytest", *arguments, "-c", str(folder / "pytest.ini")]
             environment["PYTHONPATH"] = str(ROOT)
             done = subprocess.run(line, env=environment, capture_output=True, text=True)
             return done.returncode, done.stdout + done.stderr

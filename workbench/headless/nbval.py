@@ -65,6 +65,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not cells:
         return
     os.environ.update(kernel_environment() | {"PYTHONHASHSEED": "0", "WORKBENCH_DETERMINISTIC": "1"})
+    # nbval leaves the null device open behind each kernel; where warnings are errors that would be one
+    config.addinivalue_line("filterwarnings", "ignore:unclosed file.*/dev/null:ResourceWarning")
     config.option.nbval_current_env = True
     config.option.nbval_cell_timeout = min(config.option.nbval_cell_timeout, 600)
     never = [c.nodeid for c in cells if c.cell.source.strip() and c.cell.execution_count is None]
