@@ -340,7 +340,8 @@ def evolve_string(
         latents = fields.carry(latents, times[step], times[step - 1], solver)
         _check_finite(latents, model, clock, step, "an end carried back")
     pairs = zip(latents.unbind(-2)[:-1], latents.unbind(-2)[1:], strict=True)
-    x = respace(torch.cat([arc(here, there, nodes).points for here, there in pairs], dim=-2), nodes, passes=2)
+    pieces = torch.cat([arc(here, there, nodes).points for here, there in pairs], dim=-2)
+    x = Curve.through(pieces).resample(nodes, passes=2).points
     latents = latents[..., (0, -1), :]
     relax = _Relaxation(fields, relaxation, cap, substeps)
     swarm = None

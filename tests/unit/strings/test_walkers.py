@@ -143,17 +143,18 @@ def test_cold_walkers_give_the_path_of_least_energy():
         world,
         world.facts.start,
         world.facts.end,
-        nodes=17,
-        steps=12,
-        cap=1.5,
+        nodes=9,
+        steps=8,
+        window=(0.3, 0.95),
+        cap=1.8,
         temperature=1e-8,
-        walkers=2,
-        eta=0.5,
+        walkers=1,
+        eta=0.8,
         generator=torch.Generator().manual_seed(0),
     )
     path = world.reference_path(nodes=4001)
-    assert deviation(cold.curve.points, path).max() < 0.1
-    assert cold.walkers.shape == (17, 2, 2)
+    assert deviation(cold.curve.points, path).max() < 0.15
+    assert cold.walkers.shape == (9, 1, 2)
 
 
 def test_sine_filter_keeps_its_modes_and_nothing_else():
