@@ -196,7 +196,7 @@ class FigureBox(ipywidgets.Box):
         """A new widget with the figure in its first state."""
         old = self.widget
         self.widget, self._shown, self._drawn = go.FigureWidget(self.figure), self.figure, False
-        self.widget.observe(self._reported, "_js2py_layoutDelta")
+        self.widget.observe(self._reported, ["_js2py_traceDeltas", "_js2py_layoutDelta"])
         self.children = [self.widget]
         if old is not None:
             old.close()

@@ -14,7 +14,7 @@ def line(values, *, title, name="a"):
 
 def drawn(box):
     """What the front end sends once it has drawn."""
-    box.widget._js2py_layoutDelta = {"layout_edit_id": 0, "layout_delta": {}}
+    box.widget._js2py_traceDeltas = {"trace_deltas": [], "trace_edit_id": 0}
 
 
 def shown(box):
