@@ -9,6 +9,7 @@ from workbench.geodesics.engine import (
     relax,
     segment_lengths,
 )
+from workbench.geodesics.known import KnownDistance, torus, torus_distances
 from workbench.geodesics.levels import Refined, extrapolate, relax_levels, second_variation, start_velocity
 from workbench.geodesics.shooting import (
     Logarithm,
@@ -21,6 +22,7 @@ from workbench.geodesics.shooting import (
 from workbench.geodesics.starts import bent_starts, fit_inside, resample_start, straight_start, via_start
 
 __all__ = [
+    "KnownDistance",
     "Logarithm",
     "Refined",
     "Relaxed",
@@ -45,5 +47,7 @@ __all__ = [
     "segment_lengths",
     "start_velocity",
     "straight_start",
+    "torus",
+    "torus_distances",
     "via_start",
 ]

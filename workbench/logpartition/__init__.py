@@ -8,12 +8,15 @@ from workbench.logpartition.family import (
     network_for,
 )
 from workbench.logpartition.mbar import LearnedPotential, bootstrap_metric, potential_of_statistics
+from workbench.logpartition.trial import PUBLISHED, LatticeTrial, try_ising
 from workbench.logpartition.twostage import ConvexPotential, SmoothPotential, TwoStageFit, fit_two_stage
 
 __all__ = [
+    "PUBLISHED",
     "ConvexPotential",
     "FamilyFit",
     "LatticeStatistics",
+    "LatticeTrial",
     "LearnedPotential",
     "SmoothPotential",
     "TwoStageFit",
@@ -23,4 +26,5 @@ __all__ = [
     "fit_two_stage",
     "network_for",
     "potential_of_statistics",
+    "try_ising",
 ]

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.func import jvp as forward_derivative
 
 from workbench.errors import SettingError
-from workbench.metrics.base import Chart, Metric, inside, lower
+from workbench.metrics.base import DENSE_LIMIT, Chart, Metric, inside, lower, matrix
 from workbench.types import Matrices, Points, Scalars, Vectors
 
 Map = Callable[[Tensor], Tensor]
@@ -171,6 +171,8 @@ class Pullback:
         value, jacobian = self.jacobian(x)
         if self.onto is None:
             return jacobian.mT @ jacobian
+        if self.onto.chart.dim <= DENSE_LIMIT:
+            return jacobian.mT @ matrix(self.onto, value) @ jacobian
         columns = jacobian.mT  # (*batch, dim, out)
         spread = value[..., None, None, :].expand(*columns.shape[:-1], columns.shape[-2], columns.shape[-1])
         rows = columns[..., :, None, :].expand_as(spread)

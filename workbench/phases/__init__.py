@@ -10,9 +10,11 @@ from workbench.phases.boundaries import (
 )
 from workbench.phases.dimension import NormalBundle, measure_flipd, measure_normal_bundle
 from workbench.phases.lipschitz import FlowMap, exact_slope, exponent, measure_slope, two_gaussians
+from workbench.phases.slices import LatentSlice, latent_slice
 
 __all__ = [
     "FlowMap",
+    "LatentSlice",
     "NormalBundle",
     "Sensitivity",
     "box_dimension",
@@ -21,6 +23,7 @@ __all__ = [
     "find_boundary",
     "find_ridges",
     "label_phases",
+    "latent_slice",
     "measure_flipd",
     "measure_normal_bundle",
     "measure_sensitivity",

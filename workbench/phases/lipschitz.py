@@ -61,7 +61,7 @@ class FlowMap:
 
     Attributes:
         model: The model.
-        sigma_max: Noise level at which latents enter as sigma_max z.
+        sigma_max: Noise level at which latents enter, scaled to the spread of data and noise there.
         softness: Scale c of the grid sigma = c sinh(u); about the smallest structure of the data.
         steps: Runge-Kutta steps in u.
     """
@@ -80,7 +80,7 @@ class FlowMap:
             sigma = self.softness * math.sinh(max(u, 1e-9))
             return ode_field(self.model, y, sigma) * (self.softness * math.cosh(u))
 
-        y = self.sigma_max * z
+        y = math.hypot(self.sigma_max, self.model.frame.data_std) * z
         for k in range(self.steps):
             u = top + k * h
             first = rate(y, u)

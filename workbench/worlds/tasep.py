@@ -29,6 +29,7 @@ from torch.func import jvp
 
 from workbench.errors import SettingError
 from workbench.metrics import Chart, Hessian, Pullback, in_coordinates
+from workbench.report import Estimate
 from workbench.types import Matrices, Points, Scalars
 
 NATURAL = Chart("natural: minus log rates", 2, ("-ln α", "-ln β"))
@@ -170,6 +171,28 @@ class Tasep:
             rows = torch.where(here.unsqueeze(1), with_particle, with_hole)
             rows = rows / rows.abs().amax(dim=1, keepdim=True)
         return occupied
+
+
+def measure_current(
+    chain: Tasep, rates: Tensor, count: int, *, generator: torch.Generator | None = None
+) -> Estimate:
+    """Current of a chain from independent draws of its stationary state.
+
+    Args:
+        chain: The chain, two sites or more.
+        rates: (alpha, beta), shape (2,).
+        count: Number of draws.
+        generator: Their source.
+
+    Returns:
+        Mean share of bonds across which a particle can hop, with its standard error; `Tasep.current` is
+        exact.
+    """
+    draws = chain.sample(rates, count, generator=generator)
+    hops = (draws[:, :-1] * (1.0 - draws[:, 1:])).mean(dim=1)
+    return Estimate(
+        float(hops.mean()), float(hops.std()) / math.sqrt(count), "hops per time", "spread of the draws"
+    )
 
 
 def _unit(v: Tensor) -> Tensor:

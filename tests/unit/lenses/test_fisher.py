@@ -13,6 +13,7 @@ from workbench.curves import Curve
 from workbench.embeddings import Slice
 from workbench.errors import ConvergenceWarning, SettingError, ShapeError
 from workbench.fields import Window
+from workbench.geodesics import torus, torus_distances
 from workbench.lenses.fisher import (
     GeodesicResult,
     find_frozen_metric_curve,
@@ -213,3 +214,9 @@ def test_natural_and_usual_coordinates_agree():
         hessian.gaussian_natural(), point(*natural(0.0, 1.0)), point(*natural(1.0, 2.0)), starts=1
     )
     assert usual.distance.value == pytest.approx(other.distance.value, rel=1e-8)
+
+
+@pytest.mark.parametrize("case", torus_distances(), ids=lambda case: case.name)
+def test_known_distances_on_the_torus(case):
+    found = find_geodesic(torus(), case.start, case.end, starts=2, levels=3)
+    assert found.distance.value == pytest.approx(case.distance, rel=1e-6)

@@ -12,10 +12,11 @@ from workbench.logpartition import (
     fit_family,
     fit_two_stage,
     potential_of_statistics,
+    try_ising,
 )
 from workbench.metrics import Chart, Metric, check_positive, hessian_residual
 from workbench.report import Status
-from workbench.worlds.ising import Ising, sample_heat_bath
+from workbench.worlds.ising import Ising
 
 
 def relative_errors(found, exact, ranges):
@@ -163,22 +164,26 @@ def test_what_cannot_be_fitted_is_said(small):
         fit_two_stage(spins[::100], points, cells[::100])
 
 
+def test_the_whole_way_on_a_small_lattice():
+    trial = try_ising(4, grid=6, per_cell=100, sweeps=40, epochs=5)
+    assert trial.configurations == 3600
+    assert trial.median < 0.15
+    assert trial.p90 < 0.4
+    assert trial.indefinite == 0.0
+    assert trial.log_partition_error < 0.05
+    lattice = Ising(4, 4)
+    assert_close(
+        trial.exact, lattice.metric().matrix(trial.points), rtol=1e-9, atol=1e-9
+    )  # the mirrored half too
+    with pytest.raises(SettingError, match="even size of 4 to 12"):
+        try_ising(5)
+
+
 @pytest.mark.slow
 def test_eight_by_eight_ising_bar(generator):
     """27 648 configurations on a 24 x 24 grid: median at most 15 %, 90th percentile 30 %, none indefinite."""
-    lattice = Ising(8, 8)
-    coupling, field = torch.linspace(0.1, 0.7, 24), torch.linspace(-0.5, 0.5, 24)
-    points = torch.cartesian_prod(coupling, field)
-    cells = torch.arange(576).repeat_interleave(48)
-    spins = sample_heat_bath(lattice, points[cells], sweeps=150, generator=generator)
-    fit = fit_family(spins, points, cells, epochs=8, generator=generator)
-    half = torch.cartesian_prod(coupling, field[12:])
-    upper = torch.cat([lattice.metric().matrix(part) for part in half.split(8)]).reshape(24, 12, 2, 2)
-    exact = torch.cat((upper.flip(1) * torch.tensor([[1.0, -1.0], [-1.0, 1.0]]), upper), dim=1).reshape(
-        -1, 2, 2
-    )
-    found = fit.potential.matrix(points)
-    errors = relative_errors(found, exact, (0.6, 1.0))
-    assert float(errors.median()) <= 0.15
-    assert float(torch.quantile(errors, 0.9)) <= 0.30
-    assert bool((torch.linalg.eigvalsh(found) > 0.0).all())
+    trial = try_ising(generator=generator)
+    assert trial.configurations <= 30_000
+    assert trial.median <= 0.15
+    assert trial.p90 <= 0.30
+    assert trial.indefinite == 0.0

@@ -16,6 +16,7 @@ from workbench.phases import (
     find_boundary,
     find_ridges,
     label_phases,
+    latent_slice,
     measure_flipd,
     measure_normal_bundle,
     measure_sensitivity,
@@ -218,6 +219,20 @@ def test_dimension_by_the_normal_bundle(generator):
     found = measure_normal_bundle(turned_subspace(5, 20), torch.zeros(20), 0.01, generator=generator)
     assert found.dimension == 5
     assert found.gap > 20.0
+
+
+def test_a_slice_through_latents_pulls_features_back(generator):
+    model = GaussianMixture(
+        "normal", torch.ones(1), torch.zeros(1, 3), torch.diag(torch.tensor([4.0, 1.0, 0.25]))[None]
+    )
+    plane = latent_slice(model, lambda x: 2.0 * x, generator=generator, steps=60, dtype=torch.float64)
+    at = torch.tensor([[0.2, 0.3], [0.7, 0.1]])
+    stretch = torch.diag(torch.tensor([2.0, 1.0, 0.5]))  # the flow of a normal is linear
+    assert_close(plane.samples(at), plane.decode(at) @ stretch, rtol=1e-2, atol=1e-2)
+    jacobian = 2.0 * stretch @ (plane.corners[1:] - plane.corners[0]).mT
+    assert_close(matrix(plane.metric(), at), (jacobian.mT @ jacobian).expand(2, 2, 2), rtol=2e-2, atol=1e-2)
+    with pytest.raises(ShapeError, match="corners of shape"):
+        latent_slice(model, lambda x: x, corners=torch.zeros(2, 3))
 
 
 def test_what_cannot_be_measured_is_said():

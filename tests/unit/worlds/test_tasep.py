@@ -11,7 +11,7 @@ from torch.testing import assert_close
 from tests.oracles import lattices as oracle
 from workbench.errors import SettingError
 from workbench.metrics import matrix
-from workbench.worlds.tasep import Tasep, limit_current, limit_density, phase_of
+from workbench.worlds.tasep import Tasep, limit_current, limit_density, measure_current, phase_of
 
 RATES = [(0.3, 0.6), (0.6, 0.6), (0.3, 0.3), (0.8, 0.2)]
 
@@ -131,10 +131,8 @@ def test_draws_are_stationary(rates, generator):
 @pytest.mark.parametrize("rates", [(0.2, 0.6), (0.3, 0.3), (0.8, 0.9)])
 def test_current_of_long_chains(rates, generator):
     chain, at = Tasep(100), torch.tensor(rates)
-    draws = chain.sample(at, 2000, generator=generator)
-    hops = (draws[:, :-1] * (1.0 - draws[:, 1:])).mean(dim=1)
-    score = (hops.mean() - chain.current(at)) / (hops.std() / math.sqrt(2000))
-    assert abs(float(score)) < 4.0
+    found = measure_current(chain, at, 1000, generator=generator)
+    assert abs(found.value - float(chain.current(at))) < 4.0 * found.error
 
 
 def test_what_a_chain_cannot_be():
