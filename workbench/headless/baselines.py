@@ -176,12 +176,12 @@ def judge(baseline: Baseline, metrics: Mapping[str, Any], kind: str) -> list[Ver
     verdicts = []
     for name in dict.fromkeys((*baseline.metrics, *metrics)):
         old, now = baseline.metrics.get(name), metrics.get(name)
-        if old is None:
+        if old is None and now is not None:
             value, note = decode(now["value"]), "not in the baseline"
             verdicts.append(Verdict(name, None, value, math.inf, now["unit"], note))
-        elif now is None:
+        elif old is not None and now is None:
             verdicts.append(Verdict(name, old.value, None, math.inf, old.unit, "missing from the run"))
-        else:
+        elif old is not None and now is not None:
             tolerance = old.tolerance(kind)
             value = decode(now["value"])
             apart = distance(old.value, value, rtol=tolerance.rtol, atol=tolerance.atol)

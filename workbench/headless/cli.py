@@ -8,7 +8,7 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: idle threads that spin slow others down
 
@@ -255,7 +255,8 @@ def _title(notebook) -> str:
 def main() -> None:
     """Run the command; errors made on purpose become one sentence and exit code 2."""
     cancel_on_signals()
-    sys.modules.setdefault("rfc3987_syntax", None)  # nbformat would load this grammar, 1.4 s, for nothing
+    modules: dict[str, Any] = sys.modules
+    modules.setdefault("rfc3987_syntax", None)  # nbformat would load this grammar, 1.4 s, for nothing
     try:
         app()
     except WorkbenchError as error:

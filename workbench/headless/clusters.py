@@ -28,6 +28,7 @@ def local_cluster(jobs: int) -> Iterator[Any]:
         raise MissingExtra.of(error.name or "distributed", "dist") from None
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    nowhere: Any = None  # no dashboard
     with (
         tempfile.TemporaryDirectory(prefix="workbench-dask-", ignore_cleanup_errors=True) as scratch,
         LocalCluster(
@@ -35,7 +36,7 @@ def local_cluster(jobs: int) -> Iterator[Any]:
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
-            dashboard_address=None,
+            dashboard_address=nowhere,
             local_directory=scratch,
             silence_logs=logging.CRITICAL,
             memory_limit=0,  # the points run in processes of their own
@@ -83,7 +84,7 @@ def slurm_cluster(options: Mapping[str, str]) -> Any:
         SettingError: If it does not know an option.
     """
     try:
-        from dask_jobqueue import SLURMCluster
+        from dask_jobqueue.slurm import SLURMCluster
     except ImportError:
         raise MissingExtra.of("dask_jobqueue", "slurm") from None
     given: dict[str, Any] = {"cores": 1, "memory": "4GB", "walltime": "01:00:00", **options}

@@ -129,9 +129,9 @@ class WorkbenchClient(PapermillNotebookClient):
     """Executes the cells of one notebook under a ``Session``."""
 
     def __init__(self, manager: Any, session: Session, **options: Any) -> None:
-        super().__init__(manager, kernel_manager_class=_Manager, **options)
+        limit = {"timeout_func": lambda cell: session.seconds_for_cell()}
+        super().__init__(manager, kernel_manager_class=_Manager, **limit, **options)
         self.session = session
-        self.timeout_func = lambda cell: session.seconds_for_cell()
         self.shutdown_kernel = "immediate"
         self.shell_timeout_interval = 1
 
@@ -145,7 +145,8 @@ class WorkbenchClient(PapermillNotebookClient):
         ooms = _oom_kills()
         try:
             with self.setup_kernel(env=environment, **streams, **options):
-                session.pid = self.km.provisioner.process.pid
+                kernel: Any = self.km
+                session.pid = kernel.provisioner.process.pid
                 self._silently("import workbench.headless.kernel as _k; _k.prepare(); del _k")
                 for index, cell in enumerate(self.nb.cells):
                     self._run_cell(index, cell, ooms)
@@ -196,9 +197,7 @@ class WorkbenchClient(PapermillNotebookClient):
         if isinstance(error, DeadKernelError):
             code = self._exit_code()
             if code == -signal.SIGKILL and _oom_kills() > ooms:
-                return Stopped(
-                    Outcome.OUT_OF_MEMORY, f"the system killed the kernel in {where} for memory"
-                )
+                return Stopped(Outcome.OUT_OF_MEMORY, f"the system killed the kernel in {where} for memory")
             how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
             return Stopped(Outcome.KERNEL_DEATH, f"the kernel died in {where} ({how})")
         if isinstance(error, SettingError):
@@ -210,7 +209,8 @@ class WorkbenchClient(PapermillNotebookClient):
         return None if process is None else process.poll()
 
     def _silently(self, code: str, expressions: dict[str, str] | None = None) -> dict[str, Any]:
-        message = self.kc.execute(code, silent=True, store_history=False, user_expressions=expressions or {})
+        client: Any = self.kc
+        message = client.execute(code, silent=True, store_history=False, user_expressions=expressions or {})
         reply = self.wait_for_reply(message)
         if reply is None or reply["content"]["status"] != "ok":
             raise Stopped(Outcome.ERROR, f"the kernel could not be prepared: {(reply or {}).get('content')}")

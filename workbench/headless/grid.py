@@ -73,6 +73,7 @@ def _one(name: str, how: Any, generator: random.Random, path: Path) -> Any:
     if isinstance(how, list) and how:
         return generator.choice(how)
     try:
+        how = dict(how)
         low, high, log = how["low"], how["high"], how.get("log", False)
         if isinstance(low, int) and isinstance(high, int) and not log:
             return generator.randint(low, high)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from nbformat import NotebookNode, read
-from nbval.plugin import IPyNbCell, IPyNbFile
+from nbval.plugin import IPyNbCell
 
 from workbench.headless.compare import disagreement
 from workbench.headless.engine import kernel_environment
@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     Raises:
         pytest.UsageError: If a reference was not executed, or records nothing.
     """
-    cells = [item for item in items if isinstance(item, IPyNbCell)]
+    cells: list[Any] = [item for item in items if isinstance(item, IPyNbCell)]
     if not cells:
         return
     os.environ.update(kernel_environment() | {"PYTHONHASHSEED": "0", "WORKBENCH_DETERMINISTIC": "1"})
@@ -89,7 +89,7 @@ def _judged(value: Any) -> Any:
     return Judged(value) if isinstance(value, Mapping) and value.get("schema") == SCHEMA else value
 
 
-def _explain(cell: IPyNbCell, key: str, old: Any, now: Any) -> None:
+def _explain(cell: Any, key: str, old: Any, now: Any) -> None:
     """Put the sentence of a disagreement into nbval's report."""
     sentence = f"{key}: {now!r} where {old!r} was expected"
     if isinstance(old, Judged) and isinstance(now, Judged):
@@ -97,7 +97,7 @@ def _explain(cell: IPyNbCell, key: str, old: Any, now: Any) -> None:
     cell.comparison_traceback.append(cell.colors.FAIL + sentence + cell.colors.ENDC)
 
 
-def _replay(file: IPyNbFile) -> None:
+def _replay(file: Any) -> None:
     file.kernel = Replay(find_executed(Path(os.environ[EXECUTED]), file.path.stem))
 
 
