@@ -122,6 +122,7 @@ def test_a_cell_that_never_ends_is_stopped(tmp_path, settings, limit):
     result = execute(plan_run(path, settings=settings), out=tmp_path / "out")
     assert (result.status, result.exit_code) == ("time-out", 4)
     assert re.fullmatch(rf"time-out in cell \d: the limit of {limit} is spent", result.message)
+    assert run_json(result.folder)["duration"] < 45
     assert "failed" in statuses(result.folder)
     assert statuses(result.folder)[-1] == "pending"
     assert kernels_of(os.getpid()) == []
