@@ -12,8 +12,8 @@ help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(VENV)/pyvenv.cfg:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "got $$($(PYTHON) --version); expected Python 3.11 or newer; try make PYTHON=python3.12"; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
+	  { echo "got $$($(PYTHON) --version); expected Python 3.11 to 3.13; try make PYTHON=python3.12"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
 # torch goes first and alone, pinned: any other route to it may bring several gigabytes of CUDA libraries

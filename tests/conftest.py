@@ -8,7 +8,9 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from jaxtyping import install_import_hook
 
-_CHECKED = install_import_hook("workbench", "beartype.beartype")  # before any test module imports the workbench
+_CHECKED = install_import_hook(
+    "workbench", "beartype.beartype"
+)  # before any test module imports the workbench
 
 import hypothesis  # noqa: E402 - the hook above must come first
 import pytest  # noqa: E402

@@ -7,10 +7,31 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-OPTIONAL = (
-    "IPython ipykernel ipywidgets anywidget jupyter_client nbclient nbconvert nbformat papermill panel bokeh dask "
-    "distributed pandas pyarrow openmm ase diffusers psutil pytest playwright hypothesis beartype"
-).split()
+OPTIONAL = [  # what the extras bring
+    "IPython",
+    "ipykernel",
+    "ipywidgets",
+    "anywidget",
+    "jupyter_client",
+    "nbclient",
+    "nbconvert",
+    "nbformat",
+    "papermill",
+    "panel",
+    "bokeh",
+    "dask",
+    "distributed",
+    "pandas",
+    "pyarrow",
+    "openmm",
+    "ase",
+    "diffusers",
+    "psutil",
+    "pytest",
+    "playwright",
+    "hypothesis",
+    "beartype",
+]
 CORE_ONLY = """
 import importlib, sys
 BLOCKED = set(sys.argv[1].split())

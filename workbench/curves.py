@@ -274,7 +274,8 @@ class Curve:
     def arc_at(self, s: Float[Tensor, " m"]) -> Float[Tensor, "*batch m"]:
         """Arc length of the spline from the start to parameters s in [0, 1]. Differentiable."""
         s = s.clamp(0.0, 1.0)
-        left = (torch.searchsorted(self.t.contiguous(), s.contiguous(), right=True) - 1).clamp(0, self.nodes - 2)
+        right = torch.searchsorted(self.t.contiguous(), s.contiguous(), right=True)
+        left = (right - 1).clamp(0, self.nodes - 2)
         reach = s - self.t[left]
         places = torch.cat([self.t[left] + x * reach for x, _ in _RULE])
         speeds = torch.linalg.vector_norm(self.velocity(places), dim=-1).unflatten(-1, (len(_RULE), -1))

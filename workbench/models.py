@@ -1,6 +1,7 @@
 r"""Models as the lenses see them: a denoiser in the data's own unit, and what follows from it.
 
-The primitive is :math:`D(y, \sigma) = \mathbb{E}[x_0 \mid y]` with :math:`y = x_0 + \sigma\varepsilon`. From it
+The primitive is :math:`D(y, \sigma) = \mathbb{E}[x_0 \mid y]` with :math:`y = x_0 + \sigma\varepsilon`.
+From it
 
 .. math::
     \nabla_y \log p_\sigma(y) = (D - y)/\sigma^2, \qquad
@@ -13,15 +14,15 @@ and for any noising :math:`x = a x_0 + s\varepsilon` with :math:`y = x/a`, :math
     \nabla_x \log p_t(x) = \tfrac1a \nabla_y \log p_\sigma(y), \qquad
     b_t(x) = \mathbb{E}[\dot x_t \mid x] = \dot a\,D + \dot s\,\mathbb{E}[\varepsilon \mid y].
 
-A model whose answers are known in closed form offers its score and density itself (`ExactScore`), so that they
-stay exact at :math:`\sigma = 0`; for all others the quotient above is the score.
+A model whose answers are known in closed form offers its score and density itself (`ExactScore`), so that
+they stay exact at :math:`\sigma = 0`; for all others the quotient above is the score.
 
 References:
     Karras, Aittala, Aila, Laine, "Elucidating the Design Space of Diffusion-Based Generative Models", 2022,
         equations 1 to 3, https://arxiv.org/abs/2206.00364
     Albergo, Boffi, Vanden-Eijnden, "Stochastic Interpolants", 2023, https://arxiv.org/abs/2303.08797
-    Moreau, Coeurdoux, Ferre, Vanden-Eijnden, "Probing the Geometry of Diffusion Models with the String Method",
-        2026, https://arxiv.org/abs/2602.22122 (equation 10 of version 1 has the opposite sign)
+    Moreau, Coeurdoux, Ferre, Vanden-Eijnden, "Probing the Geometry of Diffusion Models with the String
+        Method", 2026, https://arxiv.org/abs/2602.22122 (equation 10 of version 1 has the opposite sign)
 """
 
 import math
@@ -178,7 +179,8 @@ def fields_along(model: ScoreModel, x: Points, t: Tensor, schedule: Schedule) ->
     Args:
         model: The model.
         x: Points of x_t, shape (*batch, dim).
-        t: Clock time, a tensor without axes or broadcastable to *batch; a(t) must not vanish, nor s(t) for a network.
+        t: Clock time, a tensor without axes or broadcastable to *batch; a(t) must not vanish, nor s(t) for a
+            network.
         schedule: The noising.
 
     Returns:

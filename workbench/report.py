@@ -58,7 +58,8 @@ class SolveReport:
     Attributes:
         status: How it ended.
         iterations: Outer iterations done.
-        residual: Relative size of the last stopping criterion, so that a tolerance means the same in every world.
+        residual: Relative size of the last stopping criterion, so that a tolerance means the same in
+            every world.
         model_calls: Evaluations of the model, counted in points (a batch of 33 counts 33).
         history: The residual at each iteration, in order.
         warnings: Sentences for the reader, in the order in which they arose.

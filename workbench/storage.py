@@ -1,8 +1,9 @@
 """Save a result and load it back: one .npz of arrays with a readable JSON header, no pickle.
 
 A result is a frozen dataclass of tensors, numbers, text, tuples, mappings and further such dataclasses. The
-header holds that tree with every tensor replaced by the name of an array in the same file. Loading builds only the
-class that the caller names and the dataclasses that its own annotations mention, so a file can never choose code to run.
+header holds that tree with every tensor replaced by the name of an array in the same file. Loading builds
+only the class that the caller names and the dataclasses that its own annotations mention, so a file can
+never choose code to run.
 
 References:
     NEP 1 (the .npy format), https://numpy.org/neps/nep-0001-npy-format.html
@@ -49,7 +50,9 @@ def save_result(result: Any, path: str | Path) -> Path:
     if path.exists():
         raise SettingError(f"the existing file {path}", "a new file", "another name")
     arrays: dict[str, np.ndarray] = {}
-    header = json.dumps({"format": _FORMAT, "result": _encode(result, arrays, type(result).__name__)}, indent=1)
+    header = json.dumps(
+        {"format": _FORMAT, "result": _encode(result, arrays, type(result).__name__)}, indent=1
+    )
     arrays[_HEADER] = np.frombuffer(header.encode(), dtype=np.uint8)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -98,7 +101,9 @@ def load_result(path: str | Path, kind: type[Result], *, device: str | torch.dev
     tree = header["result"]
     found = tree.get("class") if isinstance(tree, dict) else type(tree).__name__
     if found != kind.__name__:
-        raise DataError(f"a saved {found} in {path}", f"a saved {kind.__name__}", f"load_result(path, {found})")
+        raise DataError(
+            f"a saved {found} in {path}", f"a saved {kind.__name__}", f"load_result(path, {found})"
+        )
     try:
         return _decode(tree, arrays, known, torch.device(device))
     except (KeyError, TypeError, ValueError) as error:
@@ -128,7 +133,9 @@ def _encode(value: Any, arrays: dict[str, np.ndarray], where: str) -> Any:
         try:
             arrays[name] = value.detach().cpu().numpy()
         except TypeError as error:  # bfloat16 and the 8-bit floats have no numpy form
-            raise SettingError(f"{where} of dtype {value.dtype}", "a dtype that numpy has", ".float()") from error
+            raise SettingError(
+                f"{where} of dtype {value.dtype}", "a dtype that numpy has", ".float()"
+            ) from error
         return {"array": name, "dtype": str(value.dtype), "shape": list(value.shape)}
     if isinstance(value, Enum):
         return {"enum": type(value).__name__, "value": value.value}
@@ -142,15 +149,23 @@ def _encode(value: Any, arrays: dict[str, np.ndarray], where: str) -> Any:
         kind = "tuple" if isinstance(value, tuple) else "list"
         return {kind: [_encode(item, arrays, f"{where}[{i}]") for i, item in enumerate(value)]}
     if isinstance(value, Mapping):
-        return {"mapping": [[_encode(k, arrays, where), _encode(v, arrays, f"{where}[{k!r}]")] for k, v in value.items()]}
+        return {
+            "mapping": [
+                [_encode(k, arrays, where), _encode(v, arrays, f"{where}[{k!r}]")] for k, v in value.items()
+            ]
+        }
     if isinstance(value, float) and not np.isfinite(value):
         return {"float": str(value)}
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise SettingError(f"{where} of type {type(value).__name__}", "tensors, numbers, text and dataclasses of them")
+    raise SettingError(
+        f"{where} of type {type(value).__name__}", "tensors, numbers, text and dataclasses of them"
+    )
 
 
-def _decode(tree: Any, arrays: Mapping[str, np.ndarray], known: Mapping[str, type], device: torch.device) -> Any:
+def _decode(
+    tree: Any, arrays: Mapping[str, np.ndarray], known: Mapping[str, type], device: torch.device
+) -> Any:
     if not isinstance(tree, dict):
         return tree
     if "array" in tree:
@@ -165,7 +180,9 @@ def _decode(tree: Any, arrays: Mapping[str, np.ndarray], known: Mapping[str, typ
     if "list" in tree:
         return [_decode(item, arrays, known, device) for item in tree["list"]]
     if "mapping" in tree:
-        return {_decode(k, arrays, known, device): _decode(v, arrays, known, device) for k, v in tree["mapping"]}
+        return {
+            _decode(k, arrays, known, device): _decode(v, arrays, known, device) for k, v in tree["mapping"]
+        }
     return float(tree["float"])
 
 

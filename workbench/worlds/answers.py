@@ -114,7 +114,8 @@ def measure_deviation(world: World, path: Points) -> float | None:
         path: Nodes, shape (count, dim), the first and last at minima of the world.
 
     Returns:
-        The distance in the data's unit, or None where no known route joins the ends, or the ends are no minima.
+        The distance in the data's unit, or None where no known route joins the ends, or the ends are no
+        minima.
     """
     answer = known_answer(world, path[0], path[-1], near=path)
     if answer is None or not answer.between_minima:
