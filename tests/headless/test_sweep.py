@@ -14,6 +14,7 @@ import pytest
 
 from workbench.errors import DataError, SettingError
 from workbench.headless.catalog import open_notebook
+from workbench.headless.clusters import job_script
 from workbench.headless.grid import read_points
 from workbench.headless.run import execute, plan_run
 from workbench.headless.sweep import plan_sweep, run_point, state_of
@@ -157,20 +158,23 @@ def test_a_table_needs_a_sweep(tmp_path):
         collect(tmp_path)
 
 
-def test_a_slurm_script_is_written_as_asked(tmp_path):
-    grid = grid_file(tmp_path, "grid: {n: [1]}")
-    options = ("--slurm", "queue=gpu", "--slurm", "cores=2", "--slurm", "walltime=00:10:00")
-    process = start("sweep", "any", "--grid", grid, "--show-script", *options)
-    script, _ = process.communicate()
-    assert process.returncode == 0
-    for line in (
-        "#SBATCH -p gpu",
-        "#SBATCH --cpus-per-task=2",
-        "#SBATCH -t 00:10:00",
-        "export OMP_WAIT_POLICY=passive",
-    ):
-        assert line in script.splitlines()
-    assert "dask_worker" in script
+@pytest.mark.parametrize(
+    ("system", "lines"),
+    [
+        ("slurm", ["#SBATCH -p gpu", "#SBATCH --cpus-per-task=2", "#SBATCH -t 00:10:00"]),
+        ("pbs", ["#PBS -q gpu", "#PBS -l select=1:ncpus=2:mem=3815MB", "#PBS -l walltime=00:10:00"]),
+    ],
+)
+def test_a_job_script_is_written_as_asked(system, lines):
+    script = job_script(system, {"queue": "gpu", "cores": "2", "walltime": "00:10:00"}).splitlines()
+    for line in (*lines, "export OMP_WAIT_POLICY=passive"):
+        assert line in script
+    assert "dask_worker" in script[-1]
+
+
+def test_an_unknown_option_of_a_batch_system_is_refused():
+    with pytest.raises(SettingError, match=r"quueue.*; expected options of dask_jobqueue.SLURMCluster"):
+        job_script("slurm", {"quueue": "gpu"})
 
 
 def test_a_sweep_over_a_local_cluster_completes_and_says_so(tmp_path):

@@ -164,10 +164,11 @@ def sweep_notebook(
     grid: Annotated[Path, typer.Option(help="YAML with fixed, grid, list, random.")],
     out: Annotated[Path | None, typer.Option(help="A new folder, or that of a sweep to go on with.")] = None,
     preset: Annotated[str, typer.Option(help="Preset under the points.")] = "",
-    jobs: Annotated[int, typer.Option(help="Workers on this machine, or Slurm jobs.")] = 1,
+    jobs: Annotated[int, typer.Option(help="Workers on this machine, or batch jobs.")] = 1,
     scheduler: Annotated[str, typer.Option(help="Address of a running dask scheduler.")] = "",
     slurm: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Repeatable.")] = None,
-    show_script: Annotated[bool, typer.Option("--show-script", help="Print the Slurm script.")] = False,
+    pbs: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Repeatable.")] = None,
+    show_script: Annotated[bool, typer.Option("--show-script", help="Print the job script.")] = False,
     devices: Annotated[str, typer.Option(help="Devices to hand out, such as cuda:0,cuda:1.")] = "",
     retries: Annotated[int, typer.Option(help="Further attempts after a loss.")] = 2,
     dtype: Dtype = "",
@@ -183,9 +184,10 @@ def sweep_notebook(
     from workbench.headless import sweep as sweeps
     from workbench.headless.grid import read_points
 
-    options = dict(split_assignment(text) for text in slurm or [])
+    system = "slurm" if slurm else ("pbs" if pbs else "")
+    options = dict(split_assignment(text) for text in slurm or pbs or [])
     if show_script:
-        print(clusters.slurm_script(options))
+        print(clusters.job_script(system or "slurm", options))
         return
     settings = Settings("", dtype, threads, timeout, cell_timeout)
     book = open_notebook(notebook)
@@ -199,9 +201,9 @@ def sweep_notebook(
         print(f"[{done:4d}/{total}] {point.key} {state}", file=sys.stderr, flush=True)
 
     given = list(filter(None, devices.split(",")))
-    if slurm:
-        options.setdefault("log_directory", str(folder / "slurm"))
-    where = clusters.cluster_for(scheduler=scheduler, jobs=jobs, slurm=options if slurm else None)
+    if system:
+        options.setdefault("log_directory", str(folder / "jobs"))
+    where = clusters.cluster_for(scheduler=scheduler, jobs=jobs, system=system, options=options)
     try:
         if planned.missing:
             with where as cluster:

@@ -1,4 +1,4 @@
-"""Where the points of a sweep run: on this machine, at a running dask scheduler, or in Slurm jobs."""
+"""Where the points of a sweep run: on this machine, at a running dask scheduler, or in batch jobs."""
 
 import logging
 import os
@@ -47,22 +47,23 @@ def local_cluster(jobs: int) -> Iterator[Any]:
 
 @contextmanager
 def cluster_for(
-    *, scheduler: str = "", jobs: int = 1, slurm: Mapping[str, str] | None = None
+    *, scheduler: str = "", jobs: int = 1, system: str = "", options: Mapping[str, str] | None = None
 ) -> Iterator[Any]:
-    """Where a sweep runs: at the address of a scheduler, in Slurm jobs, or on this machine.
+    """Where a sweep runs: at the address of a scheduler, in jobs of a batch system, or on this machine.
 
     Args:
         scheduler: Address of a running dask scheduler; wins over the others.
         jobs: Workers.
-        slurm: Options of ``slurm_cluster``; None for this machine.
+        system: ``slurm``, ``pbs``, or "" for this machine.
+        options: Of ``queue_cluster``.
 
     Yields:
         What ``sweep`` takes.
     """
     if scheduler:
         yield scheduler
-    elif slurm is not None:
-        with slurm_cluster(slurm) as cluster:
+    elif system:
+        with queue_cluster(system, options or {}) as cluster:
             cluster.scale(jobs=jobs)
             yield cluster
     else:
@@ -70,11 +71,12 @@ def cluster_for(
             yield cluster
 
 
-def slurm_cluster(options: Mapping[str, str]) -> Any:
-    """A cluster of Slurm jobs with one worker each, none of which is submitted yet.
+def queue_cluster(system: str, options: Mapping[str, str]) -> Any:
+    """A cluster of batch jobs with one worker each, none of which is submitted yet.
 
     Args:
-        options: Of ``dask_jobqueue.SLURMCluster``: queue, account, walltime, cores, memory, ….
+        system: ``slurm`` or ``pbs``.
+        options: Of dask-jobqueue's cluster for it: queue, account, walltime, cores, memory, ….
 
     Returns:
         A dask cluster; its ``job_script()`` is what will be submitted.
@@ -84,26 +86,30 @@ def slurm_cluster(options: Mapping[str, str]) -> Any:
         SettingError: If it does not know an option.
     """
     try:
+        from dask_jobqueue.pbs import PBSCluster
         from dask_jobqueue.slurm import SLURMCluster
     except ImportError:
         raise MissingExtra.of("dask_jobqueue", "slurm") from None
+    kinds = {"slurm": SLURMCluster, "pbs": PBSCluster}
     given: dict[str, Any] = {"cores": 1, "memory": "4GB", "walltime": "01:00:00", **options}
     root = Path(workbench.__file__).resolve().parent.parent
     prologue = ["export OMP_WAIT_POLICY=passive", f"export PYTHONPATH={root}:$PYTHONPATH"]
     try:
         given["cores"] = int(given["cores"])
-        return SLURMCluster(processes=1, job_script_prologue=prologue, dashboard_address=None, **given)
+        return kinds[system](processes=1, job_script_prologue=prologue, dashboard_address=None, **given)
     except (TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0].split(". ")[0]
         raise SettingError(
-            f"--slurm {dict(options)} ({error})", "options of dask_jobqueue.SLURMCluster"
+            f"--{system} {dict(options)} ({reason})", f"options of dask_jobqueue.{kinds[system].__name__}"
         ) from None
 
 
-def slurm_script(options: Mapping[str, str]) -> str:
-    """The job script that ``sbatch`` would get.
+def job_script(system: str, options: Mapping[str, str]) -> str:
+    """The script that the batch system would get.
 
     Args:
-        options: As for ``slurm_cluster``.
+        system: As for ``queue_cluster``.
+        options: As for ``queue_cluster``.
     """
-    with slurm_cluster(options) as cluster:
+    with queue_cluster(system, options) as cluster:
         return cluster.job_script()
