@@ -172,9 +172,14 @@ def test_a_job_script_is_written_as_asked(system, lines):
     assert "dask_worker" in script[-1]
 
 
-def test_an_unknown_option_of_a_batch_system_is_refused():
-    with pytest.raises(SettingError, match=r"quueue.*; expected options of dask_jobqueue.SLURMCluster"):
-        job_script("slurm", {"quueue": "gpu"})
+def test_an_unknown_option_of_a_batch_system_is_refused(tmp_path):
+    grid = grid_file(tmp_path, "grid: {n: [1]}")
+    process = start("sweep", "any", "--grid", grid, "--show-script", "--slurm", "quueue=gpu")
+    out, errors = process.communicate()
+    assert (process.returncode, out) == (2, "")
+    assert "unexpected keyword argument 'quueue'" in errors
+    assert errors.endswith("expected options of dask_jobqueue.SLURMCluster\n")
+    assert errors.count("\n") == 1
 
 
 def test_a_sweep_over_a_local_cluster_completes_and_says_so(tmp_path):
