@@ -64,8 +64,8 @@ def ridgeline_barrier(weights, means, covariances, points=20001):
     the precisions (Ray, Lindsay 2005), so the barrier is read off one curve.
 
     Returns:
-        (mode near the first mean, mode near the second, barrier seen from the first) or None if there is
-        only one mode.
+        (point at the first mode, at the second, both to the grid's accuracy; energy of the saddle minus
+        that of the first point) or None if there is only one mode.
     """
     precisions = [np.linalg.inv(c) for c in covariances]
     a = np.linspace(0.0, 1.0, points)[:, None, None]
@@ -79,8 +79,7 @@ def ridgeline_barrier(weights, means, covariances, points=20001):
         return None
     top = dips[0] + energy[dips[0] : dips[1]].argmax()
     high = _peak(energy, top)
-    low = -_peak(-energy, dips[0])
-    return line[dips[0]], line[dips[1]], high - low
+    return line[dips[0]], line[dips[1]], high - energy[dips[0]]
 
 
 def _peak(values, k):

@@ -42,7 +42,6 @@ from workbench.strings.profile import Profile
 from workbench.strings.reading import Barrier, Reading, deviation_between, ground_of, read_string
 from workbench.strings.solve import first_strings, solver_of
 from workbench.strings.static import Align, Precondition
-from workbench.types import Nodes, Points
 
 REGIMES: tuple[str, ...] = ("transport", "mep", "principal", "static")
 """What `find_path` can look for."""
@@ -150,8 +149,8 @@ class PathResult:
 
 def find_path(
     model: ScoreModel | Landscape,
-    start: Points,
-    end: Points,
+    start: Tensor,
+    end: Tensor,
     *,
     regime: str | None = None,
     sigma: float | None = None,
@@ -164,7 +163,7 @@ def find_path(
     steps: int | None = None,
     solver: str = "rk4",
     starts: int | Sequence[Curve] = 1,
-    via: Nodes | None = None,
+    via: Tensor | None = None,
     walkers: int | None = None,
     eta: float = 0.1,
     modes: int | None = None,
@@ -389,7 +388,7 @@ def _regime(model: ScoreModel | Landscape, regime: str | None) -> str:
     return regime
 
 
-def _check_ends(model: ScoreModel | Landscape, start: Points, end: Points) -> None:
+def _check_ends(model: ScoreModel | Landscape, start: Tensor, end: Tensor) -> None:
     """Shape, finiteness, range and difference of the ends, in one sentence each."""
     for name, point in (("start", start), ("end", end)):
         dim = point.shape[-1] if isinstance(model, Landscape) and isinstance(point, Tensor) else None

@@ -25,7 +25,7 @@ from workbench.strings.profile import (
     refine_extrema,
     spline_profile,
 )
-from workbench.strings.saddles import Stationary, cluster, descend, hessian_products, polish
+from workbench.strings.saddles import Stationary, climb, cluster, descend, hessian_products, polish
 from workbench.types import Nodes, Points, Scalars, Vectors
 
 _SAME_PLACE = 0.05  # of the string's length: how far a polished saddle may lie from the string's top
@@ -243,23 +243,27 @@ def _profile(curve, ground, meter, forces, prominence) -> tuple[Tensor, Profile,
 def _polish_tops(curve, ground, meter, extrema) -> dict[int, Stationary]:
     """Stationary points near inner maxima, where Newton's method finds one close by."""
     length = float(curve.length())
-    products = hessian_products(
-        lambda x: meter(ground.force, x), how="vjp" if ground.smooth else "difference"
-    )
+
+    def force(rows: Points) -> Vectors:
+        return meter(ground.force, rows)
+
+    products = hessian_products(force, how="vjp" if ground.smooth else "difference")
     found = {}
     for k, point in enumerate(extrema):
         if point.kind != "maximum" or not 0.0 < point.t < 1.0:
             continue
         at = torch.tensor([point.t], dtype=curve.points.dtype, device=curve.points.device)
         x, v = curve(at)[0], curve.velocity(at)[0]
-        stationary = polish(
-            lambda rows: meter(ground.force, rows),
-            x,
-            products=products,
-            direction=v / torch.linalg.vector_norm(v),
-            max_move=_SAME_PLACE * length,
-        )
-        if stationary.converged:
+        tangent = v / torch.linalg.vector_norm(v)
+        reach = _SAME_PLACE * length
+        stationary = polish(force, x, products=products, direction=tangent, max_move=reach)
+        if (
+            not stationary.converged or stationary.index == 0
+        ):  # a flat top: climb out of reach of the dip beside it
+            nearer = climb(force, x[None], tangent[None], tol=1e-6, max_iterations=100)[0][0]
+            if bool(torch.isfinite(nearer).all()) and float(torch.linalg.vector_norm(nearer - x)) < reach:
+                stationary = polish(force, nearer, products=products, direction=tangent, max_move=reach)
+        if stationary.converged and stationary.index > 0:
             found[k] = stationary
     return found
 
