@@ -24,6 +24,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from workbench.draws import draw_normal
 from workbench.errors import SettingError, ShapeError
 from workbench.types import Nodes, Points, Scalars, Vectors
 
@@ -371,9 +372,7 @@ def normal_direction(start: Points, end: Points, generator: torch.Generator | No
     first[..., 0] = 1.0
     along = torch.where(size > 0, chord / size.clamp_min(torch.finfo(chord.dtype).tiny), first)
     if generator is not None:
-        seed = torch.randn(chord.shape, generator=generator, dtype=chord.dtype, device=generator.device).to(
-            chord
-        )
+        seed = draw_normal(chord.shape, chord, generator)
     elif start.shape[-1] == 2:
         seed = torch.stack([-along[..., 1], along[..., 0]], dim=-1)
     else:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.func import jvp, vjp, vmap
 
+from workbench.draws import draw_normal, seeded
 from workbench.models import ScoreModel, score
 from workbench.types import Matrices, Points, Scalars, Sigma, Vectors
 
@@ -98,8 +99,7 @@ def find_spectrum(
     """
     dim = like.shape[-1]
     steps = min(steps, dim)
-    generator = generator or torch.Generator(device=like.device).manual_seed(0)
-    draw = torch.randn(dim, generator=generator, dtype=like.dtype, device=generator.device).to(like.device)
+    draw = draw_normal((dim,), like, seeded(generator))
     basis = [(draw / torch.linalg.vector_norm(draw)).expand_as(like)]
     diagonal, beside = [], []
     scale = torch.zeros_like(like[..., 0])

@@ -33,6 +33,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from workbench.draws import draw_integers, draw_normal, draw_uniform
 from workbench.errors import DataError, SettingError, ShapeError
 from workbench.integrators import Cancel, Progress
 from workbench.nets import Denoiser, precondition
@@ -123,10 +124,10 @@ def denoising_loss(
         The loss, a tensor without axes, differentiable in the network's weights. One network call a point.
     """
     n = x0.shape[0]
-    draws = torch.randn(n, generator=generator, dtype=x0.dtype, device=x0.device)
+    draws = draw_normal((n,), x0, generator)
     sigma = (settings.sigma_mean + settings.sigma_std * draws).exp()
-    eps = torch.randn(x0.shape, generator=generator, dtype=x0.dtype, device=x0.device)
-    null = torch.rand(n, generator=generator, device=x0.device) < settings.null_share
+    eps = draw_normal(x0.shape, x0, generator)
+    null = draw_uniform((n,), torch.empty(0, device=x0.device), generator) < settings.null_share
     labels = torch.where(null, net.classes, labels)
     y = x0 + sigma[:, None] * eps
     skip, out, into = precondition(sigma[:, None], net.data_std)
@@ -153,7 +154,7 @@ def fit_denoiser(
         data: Points to learn from, shape (count, dim), in the dtype and on the device of the network.
         labels: Class of each, shape (count,); None trains the null class alone.
         settings: Steps, batch, rate, noise prior, share of the null class.
-        generator: Source of all randomness, on the device of the data. The initial weights are the caller's.
+        generator: Source of all randomness, on any device. The initial weights are the caller's.
         checkpoint: File to go on from, if it exists, and to save to; None for neither. A run that was stopped
             may be given another number of steps as long as its rate had not begun to fall.
         checkpoint_every: Steps between two saves.
@@ -189,7 +190,7 @@ def fit_denoiser(
     began = time.process_time()
     first = step
     while step < settings.steps and not (cancel is not None and cancel.is_set()):
-        rows = torch.randint(data.shape[0], (settings.batch,), generator=generator, device=data.device)
+        rows = draw_integers(data.shape[0], (settings.batch,), data, generator)
         optimiser.zero_grad(set_to_none=True)
         loss = denoising_loss(net, data[rows], labels[rows], settings, generator)
         loss.backward()

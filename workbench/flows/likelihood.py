@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.func import vjp, vmap
 
+from workbench.draws import draw_signs
 from workbench.errors import SettingError
 from workbench.flows.clock import clock_grid, failure_sentences, noise_range
 from workbench.flows.transport import SOURCES
@@ -294,8 +295,7 @@ def _draw_probes(kind: str, probes: int, generator: torch.Generator | None, x: P
         raise SettingError(
             "no generator", "one to draw the probes", "generator=torch.Generator().manual_seed(0)"
         )
-    bits = torch.randint(0, 2, (probes, dim), generator=generator, device=generator.device)
-    return (2 * bits - 1).to(dtype=x.dtype, device=x.device)
+    return draw_signs((probes, dim), x, generator)
 
 
 def _offset(model: ScoreModel, grey_levels: int | None) -> tuple[float, str]:

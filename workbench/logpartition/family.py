@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from workbench.draws import seeded
 from workbench.errors import SettingError, ShapeError
 from workbench.integrators import Cancel
 from workbench.logpartition.mbar import LearnedPotential, potential_of_statistics
@@ -117,7 +118,7 @@ def fit_family(
         epochs: Passes over the samples.
         batch: Samples to a step.
         rate: Largest learning rate; it falls to zero along a cosine.
-        generator: Source of initial weights and of the order of samples.
+        generator: Source of initial weights and of the order of samples; None for one of seed 0.
         progress: Called with the share done and a message.
         cancel: Asked after every epoch.
 
@@ -138,6 +139,7 @@ def fit_family(
         raise SettingError(
             f"points that all agree on axis {axis}", "a spread along every axis", "leaving it out"
         )
+    generator = seeded(generator)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(_seed(generator))
         if network is None:
@@ -153,7 +155,7 @@ def fit_family(
     optimiser = torch.optim.Adam(groups, lr=rate)
     steps, done, losses = epochs * math.ceil(total / batch), 0, []
     for epoch in range(epochs):
-        order = torch.randperm(total, generator=generator, device=samples.device)
+        order = torch.randperm(total, generator=generator, device=generator.device).to(samples.device)
         running = torch.zeros((), device=samples.device)
         for pick in order.split(batch):
             share = done / steps
@@ -203,5 +205,5 @@ def network_for(samples: Tensor, count: int) -> nn.Module:
     )
 
 
-def _seed(generator: torch.Generator | None) -> int:
-    return int(torch.randint(2**31, (), generator=generator, device=generator.device if generator else "cpu"))
+def _seed(generator: torch.Generator) -> int:
+    return int(torch.randint(2**31, (), generator=generator, device=generator.device))

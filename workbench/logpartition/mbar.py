@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from workbench.draws import draw_uniform, seeded
 from workbench.errors import SettingError, ShapeError
 from workbench.metrics.base import Chart
 from workbench.report import SolveReport, Status
@@ -277,19 +278,19 @@ def bootstrap_metric(
         fitted: The potential; its statistics are taken as they are.
         x: Natural points, shape (*batch, dim).
         replicates: How many redrawn sets.
-        generator: Source of the draws.
+        generator: Source of the draws; None for one of seed 0.
 
     Returns:
         Shape (*batch, dim, dim): standard deviation over the replicates. Each costs a few Newton steps from
         psi.
     """
-    cells = fitted.cells
+    generator, cells = seeded(generator), fitted.cells
     order = torch.argsort(cells, stable=True)
     counts = torch.bincount(cells, minlength=len(fitted.points))
     first = counts.cumsum(0) - counts
     found = []
     for _ in range(replicates):
-        draw = torch.rand(len(cells), generator=generator, device=cells.device, dtype=fitted.statistics.dtype)
+        draw = draw_uniform((len(cells),), fitted.statistics, generator)
         pick = order[first[cells] + (draw * counts[cells]).long()]
         again = potential_of_statistics(
             fitted.statistics[pick],

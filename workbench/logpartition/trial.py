@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from workbench.draws import seeded
 from workbench.errors import SettingError
 from workbench.integrators import Progress
 from workbench.logpartition.family import FamilyFit, fit_family
@@ -82,7 +83,7 @@ def try_ising(
         epochs: Passes of the learner.
         coupling: Lowest and highest K.
         field: Largest B; the lowest is its negative.
-        generator: Source of all draws; seeded with 0 if None.
+        generator: Source of all draws; None for one of seed 0.
         progress: Called with the share done and a sentence.
 
     Returns:
@@ -95,7 +96,7 @@ def try_ising(
         raise SettingError(
             f"size {size} and grid {grid}", "an even size of 4 to 12 and an even grid", "size=8"
         )
-    generator = torch.Generator().manual_seed(0) if generator is None else generator
+    generator = seeded(generator)
     lattice = Ising(size, size)
     k = torch.linspace(*coupling, grid, dtype=torch.float64)
     b = torch.linspace(-field, field, grid, dtype=torch.float64)

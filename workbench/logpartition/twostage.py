@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from workbench.draws import seeded
 from workbench.errors import SettingError, ShapeError
 from workbench.logpartition.family import network_for
 from workbench.metrics.base import Chart
@@ -137,7 +138,7 @@ def fit_two_stage(
         steps: Steps of stage two.
         rate: Largest learning rate of both.
         chart: Name of the natural coordinates.
-        generator: Source of all draws.
+        generator: Source of all draws; None for one of seed 0.
         progress: Called with the share done and a message.
 
     Returns:
@@ -155,6 +156,7 @@ def fit_two_stage(
         raise SettingError(
             f"{int(held.min())} samples at point {int(held.argmin())}", f"{bundle}, a bundle", "bundle=1"
         )
+    generator = seeded(generator)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(torch.randint(2**31, (), generator=generator)))
         psi = ConvexPotential(dim) if potential is None else potential

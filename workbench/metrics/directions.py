@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from workbench.draws import draw_normal, seeded
 from workbench.errors import SettingError, ShapeError
 from workbench.metrics.base import Chart
 from workbench.metrics.pullback import Pullback
@@ -63,7 +64,7 @@ def top_directions(
         oversampling: Additional random directions; more is more exact.
         power: Power iterations; one suffices if the singular values fall off, more for flat spectra.
         chunk: Directions to a batch.
-        generator: Source of the random block.
+        generator: Source of the random block; None for one of seed 0.
 
     Returns:
         The triplets. Costs (count + oversampling)(power + 1) forward and as many reverse products.
@@ -89,7 +90,7 @@ def top_directions(
         parts = [metric.pull(x.expand(part.shape[0], dim).contiguous(), part) for part in rows.split(chunk)]
         return torch.cat(parts).detach()
 
-    block = torch.randn(width, dim, generator=generator, dtype=x.dtype, device=x.device)
+    block = draw_normal((width, dim), x, seeded(generator))
     for _ in range(power):
         range_rows = _orthonormal(push(block))
         block = _orthonormal(pull(range_rows))

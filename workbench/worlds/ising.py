@@ -24,6 +24,7 @@ from scipy.integrate import quad
 from scipy.special import ellipe, ellipk
 from torch import Tensor
 
+from workbench.draws import draw_integers, draw_uniform
 from workbench.errors import SettingError
 from workbench.metrics import Chart, Hessian, Pullback, in_coordinates
 from workbench.types import Points, Scalars
@@ -208,15 +209,13 @@ def infinite_ising(coupling: float) -> InfiniteIsing:
     return InfiniteIsing(log_z, bonds, variance, magnetisation)
 
 
-def _start(lattice: Ising, x: Tensor, generator: torch.Generator | None) -> Tensor:
+def _start(lattice: Ising, x: Tensor, generator: torch.Generator) -> Tensor:
     shape = (x.shape[0], lattice.rows, lattice.columns)
-    draw = torch.rand(shape, generator=generator, device=x.device, dtype=torch.float32)
-    return torch.where(draw < 0.5, -1.0, 1.0)
+    draw = draw_uniform(shape, x.float(), generator)
+    return torch.where(draw < 0.5, -1.0, 1.0).float()
 
 
-def sample_heat_bath(
-    lattice: Ising, x: Tensor, *, sweeps: int = 200, generator: torch.Generator | None = None
-) -> Tensor:
+def sample_heat_bath(lattice: Ising, x: Tensor, *, sweeps: int = 200, generator: torch.Generator) -> Tensor:
     """One configuration for each natural point, by checkerboard heat bath with a global flip after every
     sweep.
 
@@ -248,18 +247,16 @@ def sample_heat_bath(
         for colour in (black, ~black):
             around = spins.roll(1, 1) + spins.roll(-1, 1) + spins.roll(1, 2) + spins.roll(-1, 2)
             up = torch.sigmoid(coupling * around + field)
-            draw = torch.rand(spins.shape, generator=generator, device=x.device)
+            draw = draw_uniform(spins.shape, spins, generator)
             spins = torch.where(colour, torch.where(draw < up, 1.0, -1.0), spins)
         magnetisation = spins.sum(dim=(1, 2))
-        draw = torch.rand(magnetisation.shape, generator=generator, device=x.device)
+        draw = draw_uniform(magnetisation.shape, spins, generator)
         flip = draw < torch.exp(-field[:, 0, 0] * magnetisation)
         spins = torch.where(flip[:, None, None], -spins, spins)
     return spins
 
 
-def sample_wolff(
-    lattice: Ising, x: Tensor, *, clusters: int = 200, generator: torch.Generator | None = None
-) -> Tensor:
+def sample_wolff(lattice: Ising, x: Tensor, *, clusters: int = 200, generator: torch.Generator) -> Tensor:
     """One configuration for each natural point, by single clusters with a ghost spin for the field.
 
     A cluster grows from a random site along bonds that join equal spins, open with probability 1 - exp(-2K);
@@ -287,11 +284,11 @@ def sample_wolff(
     along = torch.sign(x[:, 1].float())[:, None, None]
     every = torch.arange(count, device=x.device)
     for _ in range(clusters):
-        draws = torch.rand((3, *spins.shape), generator=generator, device=x.device)
+        draws = draw_uniform((3, *spins.shape), spins, generator)
         right = (draws[0] < open_bond) & (spins == spins.roll(-1, 2))
         down = (draws[1] < open_bond) & (spins == spins.roll(-1, 1))
         ghost = (draws[2] < tied) & (spins == along)
-        seed = torch.randint(lattice.sites, (count,), generator=generator, device=x.device)
+        seed = draw_integers(lattice.sites, (count,), x, generator)
         cluster = torch.zeros(count, lattice.sites, dtype=torch.bool, device=x.device)
         cluster[every, seed] = True
         cluster = cluster.view_as(right)

@@ -24,6 +24,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from workbench.draws import draw_normal
 from workbench.errors import SettingError, ShapeError
 from workbench.models import Frame, expand_sigma
 from workbench.types import Matrices, Nodes, Points, Scalars, Sigma, Vectors
@@ -151,8 +152,9 @@ class GaussianMixture:
             Points of shape (count, dim), in the dtype of the means.
         """
         own = self.means
-        component = torch.multinomial(self.weights, count, replacement=True, generator=generator)
-        draw = torch.randn(count, self.dim, generator=generator, dtype=own.dtype, device=own.device)
+        odds = self.weights.to(generator.device)
+        component = torch.multinomial(odds, count, replacement=True, generator=generator).to(own.device)
+        draw = draw_normal((count, self.dim), own, generator)
         spread = (self._spectra + sigma**2).sqrt()[component] * draw
         return own[component] + torch.einsum("nj,nij->ni", spread, self._axes[component])
 
@@ -174,7 +176,7 @@ class GaussianMixture:
         if dim < self.dim:
             raise SettingError(f"dim {dim}", f"at least the world's own {self.dim}", f"dim={self.dim}")
         own = self.means
-        draw = torch.randn(dim, dim, generator=generator, dtype=own.dtype, device=own.device)
+        draw = draw_normal((dim, dim), own, generator)
         turn, upper = torch.linalg.qr(draw)
         turn = turn * torch.sign(torch.diagonal(upper))  # makes the draw uniform
         plane = turn[:, : self.dim]

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 from torch.func import jvp
 
+from workbench.draws import draw_uniform
 from workbench.errors import SettingError
 from workbench.metrics import Chart, Hessian, Pullback, in_coordinates
 from workbench.report import Estimate
@@ -141,7 +142,7 @@ class Tasep:
         slope = torch.stack([tangent for _, tangent in slopes], dim=-1)  # (configurations, 2)
         return torch.einsum("k,ki,kj->ij", torch.exp(slopes[0][0]), slope, slope)
 
-    def sample(self, rates: Tensor, count: int, *, generator: torch.Generator | None = None) -> Tensor:
+    def sample(self, rates: Tensor, count: int, *, generator: torch.Generator) -> Tensor:
         """Independent draws from the stationary state, exact: no burn-in, all rates.
 
         Sites are drawn left to right from their probability given those before; all chains in one batch.
@@ -165,7 +166,7 @@ class Tasep:
             with_particle, with_hole = rows @ particle, rows @ hole
             tail = tails[self.sites - 1 - k]
             yes, no = with_particle @ tail, with_hole @ tail
-            draw = torch.rand(count, generator=generator, dtype=rates.dtype, device=rates.device)
+            draw = draw_uniform((count,), rates, generator)
             here = draw * (yes + no) < yes
             occupied[:, k] = here.to(rates.dtype)
             rows = torch.where(here.unsqueeze(1), with_particle, with_hole)
@@ -173,9 +174,7 @@ class Tasep:
         return occupied
 
 
-def measure_current(
-    chain: Tasep, rates: Tensor, count: int, *, generator: torch.Generator | None = None
-) -> Estimate:
+def measure_current(chain: Tasep, rates: Tensor, count: int, *, generator: torch.Generator) -> Estimate:
     """Current of a chain from independent draws of its stationary state.
 
     Args:
