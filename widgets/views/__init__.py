@@ -1,8 +1,9 @@
 """Views: one box of controls, map and figures a lens. A new view is one more entry here."""
 
 from widgets.views.anisotropy import AnisotropyExplorer
+from widgets.views.fisher import FisherExplorer
 from widgets.views.paths import PathExplorer
 
-VIEWS: tuple[type, ...] = (PathExplorer, AnisotropyExplorer)
+VIEWS: tuple[type, ...] = (PathExplorer, FisherExplorer, AnisotropyExplorer)
 
-__all__ = ["VIEWS", "AnisotropyExplorer", "PathExplorer"]
+__all__ = ["VIEWS", "AnisotropyExplorer", "FisherExplorer", "PathExplorer"]

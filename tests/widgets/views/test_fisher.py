@@ -1,0 +1,85 @@
+"""The Fisher view without a browser: move a point, let the scheduler finish, read what is shown."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.oracles import fisher as oracle
+from widgets.views import VIEWS
+from widgets.views.fisher import FisherExplorer, FisherState
+from workbench.errors import SettingError
+from workbench.headless.catalog import open_notebook
+from workbench.headless.parameters import declared
+
+
+@pytest.fixture
+def view():
+    made = FisherExplorer("half_plane")
+    assert made.wait()
+    yield made
+    made.close()
+
+
+def drag(view, point, x, y, *, kind="end"):
+    view.canvas.gesture = {"kind": kind, "id": point, "x": x, "y": y, "seq": view.canvas.answered + 1}
+    assert view.wait()
+
+
+def test_the_first_answer_is_right_and_certified(view):
+    exact = oracle.half_plane_distance((0.0, 1.0), (3.0, 0.5))
+    assert view.result.distance.value == pytest.approx(exact, rel=1e-8)
+    assert "energy/length² − 1" in view.facts.value
+    assert "converged" in view.status.text
+    assert {"geodesic", "straight in the chart"} <= {curve["name"] for curve in view.canvas.curves}
+    assert "geodesic" in [trace.name for trace in view.map.figure.data]
+    assert view.canvas.field_shape == [64, 64]
+    assert FisherExplorer in VIEWS
+
+
+def test_dragging_gives_a_coarse_answer_and_release_the_full_one(view):
+    drag(view, "end", 2.0, 1.5, kind="move")
+    assert view.answer.speed == "coarse"
+    drag(view, "end", 2.0, 1.0)
+    assert view.answer.speed == "full"
+    assert view.state.end == "2,1"
+    assert view.result.distance.value == pytest.approx(
+        oracle.half_plane_distance((0.0, 1.0), (2.0, 1.0)), rel=1e-8
+    )
+
+
+def test_another_space_starts_at_its_own_ends(view):
+    view.controls["space"].value = "torus"
+    assert view.wait()
+    assert view.state.end == ""
+    assert view.result.distance.value == pytest.approx(6.791775610664, rel=1e-6)
+    assert "saddle curve" in {curve["name"] for curve in view.canvas.curves}
+    assert view.canvas.x_title == "u"
+
+
+def test_a_point_outside_the_domain_gets_one_sentence(view):
+    drag(view, "start", 0.0, -1.0)
+    assert "outside the domain" in view.status.text
+    assert "Traceback" not in view.status.text
+
+
+def test_state_is_the_parameters_cell_of_the_notebook(view):
+    cell = view.to_parameters()
+    view.from_parameters(cell.replace("nodes: int = 33", "nodes: int = 17"))
+    assert view.wait()
+    assert view.state.nodes == 17
+    assert json.loads(json.dumps(dataclasses.asdict(view.state)))["space"] == "half_plane"
+    path = Path(__file__).parents[3] / "notebooks" / "20_fisher.ipynb"
+    assert {p.name for p in declared(open_notebook(path))} == {
+        f.name for f in dataclasses.fields(FisherState)
+    }
+
+
+def test_what_cannot_be_shown_is_said(view):
+    with pytest.raises(SettingError, match="one of tasep"):
+        FisherExplorer("klein_bottle")
+    with pytest.raises(SettingError, match="unknown parameter"):
+        view.from_parameters({"colour": "red"})
+    view.state = view.state.but(start="a,b")
+    assert "two numbers" in view.status.text

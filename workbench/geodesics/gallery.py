@@ -1,0 +1,91 @@
+"""Spaces with known metrics by name: where notebooks and views start, and what their ends are by default."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from workbench.errors import SettingError
+from workbench.geodesics.known import torus
+from workbench.metrics import Metric, families, half_plane, hessian
+from workbench.worlds.ising import Ising
+from workbench.worlds.tasep import Tasep, phase_of
+
+SPACES = ("tasep", "ising", "torus", "half_plane", "gaussian", "burg")
+"""Names that `open_space` knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A metric of two coordinates with a window to look at it through.
+
+    Attributes:
+        name: Its name in `SPACES`.
+        metric: The metric.
+        x: Lowest and highest first coordinate of the window.
+        y: Lowest and highest second coordinate.
+        start: Default start, shape (2,), float64.
+        end: Default end.
+        phases: Labels of known phases at points (count, 2); None if it has none.
+    """
+
+    name: str
+    metric: Metric
+    x: tuple[float, float]
+    y: tuple[float, float]
+    start: Tensor
+    end: Tensor
+    phases: Callable[[Tensor], Tensor] | None = None
+
+    def point(self, text: str, default: Tensor) -> Tensor:
+        """The point that a text "x,y" names; the default if it is empty.
+
+        Raises:
+            SettingError: If it is no pair of numbers.
+        """
+        if not text.strip():
+            return default
+        try:
+            values = [float(part) for part in text.split(",")]
+        except ValueError as error:
+            raise SettingError(f"the point {text!r}", 'two numbers "x,y"') from error
+        if len(values) != 2:
+            raise SettingError(f"the point {text!r}", 'two numbers "x,y"')
+        return torch.tensor(values, dtype=torch.float64)
+
+
+def open_space(name: str, *, sites: int = 60, size: int = 4) -> Space:
+    """The space of that name.
+
+    Args:
+        name: One of `SPACES`.
+        sites: Sites of the driven chain ("tasep").
+        size: Side of the lattice ("ising").
+
+    Returns:
+        The space with its window and default ends.
+
+    Raises:
+        SettingError: If no space has that name.
+    """
+    makers: dict[str, Callable[[], tuple]] = {
+        "tasep": lambda: (
+            Tasep(sites).rate_metric(),
+            (0.05, 0.95),
+            (0.05, 0.95),
+            (0.15, 0.6),
+            (0.6, 0.15),
+            phase_of,
+        ),
+        "ising": lambda: (Ising(size, size).metric(), (0.1, 0.7), (-0.5, 0.5), (0.2, -0.3), (0.5, 0.3)),
+        "torus": lambda: (torus(), (-3.2, 3.2), (-0.5, 3.0), (0.0, 0.0), (0.0, 2.5)),
+        "half_plane": lambda: (half_plane(), (-1.0, 4.0), (0.05, 3.0), (0.0, 1.0), (3.0, 0.5)),
+        "gaussian": lambda: (families.gaussian(), (-2.0, 4.0), (0.1, 3.0), (-1.0, 0.5), (3.0, 0.5)),
+        "burg": lambda: (hessian.burg(), (0.1, 2.5), (0.2, 3.5), (0.2, 3.0), (2.0, 0.5)),
+    }
+    if name not in makers:
+        raise SettingError(f"space {name!r}", f"one of {', '.join(SPACES)}", "open_space('tasep')")
+    metric, x, y, start, end, *rest = makers[name]()
+    ends = (torch.tensor(point, dtype=torch.float64) for point in (start, end))
+    return Space(name, metric, x, y, *ends, *rest)
