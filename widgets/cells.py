@@ -7,7 +7,7 @@ functions turn it into the text of a parameters cell and back; nothing in a text
 import ast
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from workbench.errors import SettingError
 
@@ -36,16 +36,16 @@ def read_cell(kind: type[State], text: str) -> State:
     values = {}
     try:
         for line in ast.parse(text).body:
-            target = line.target if isinstance(line, ast.AnnAssign) else line.targets[0]
-            values[target.id] = ast.literal_eval(line.value)
-    except (SyntaxError, ValueError, AttributeError, TypeError) as error:
+            name, value = _assignment(line)
+            values[name] = ast.literal_eval(value)
+    except (SyntaxError, ValueError, TypeError) as error:
         raise SettingError("text that is no parameters cell", "lines of the form name = value") from error
     return read_values(kind, values)
 
 
 def read_values(kind: type[State], values: Mapping[str, Any]) -> State:
     """The state of plain values, as JSON gives them; arguments as in `read_cell`."""
-    known = {field.name: field for field in dataclasses.fields(kind)}
+    known = {field.name: field for field in dataclasses.fields(cast(Any, kind))}
     checked = {}
     for name, value in values.items():
         if name not in known:
@@ -58,6 +58,15 @@ def read_values(kind: type[State], values: Mapping[str, Any]) -> State:
             raise SettingError(f"{name} = {value!r}", f"a value of kind {wanted.__name__}")
         checked[name] = float(value) if wanted is float else value
     return kind(**checked)
+
+
+def _assignment(line: ast.stmt) -> tuple[str, ast.expr]:
+    """Name and value of one line; ValueError if it is no assignment of one name."""
+    targets = line.targets if isinstance(line, ast.Assign) else [getattr(line, "target", None)]
+    value = line.value if isinstance(line, ast.Assign | ast.AnnAssign) else None
+    if len(targets) != 1 or not isinstance(targets[0], ast.Name) or value is None:
+        raise ValueError("no assignment")
+    return targets[0].id, value
 
 
 def _kind(field: dataclasses.Field) -> str:

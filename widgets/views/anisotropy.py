@@ -98,7 +98,7 @@ class AnisotropyExplorer(ipywidgets.VBox):
     state = traitlets.Instance(AnisotropyState)
     results = traitlets.Dict()
     measured = traitlets.Instance(Comparison, allow_none=True)
-    _scheduler: Scheduler | None = None
+    _scheduler: Scheduler = None  # type: ignore[assignment]  # a view whose settings are refused has none
 
     def __init__(
         self, architecture: str = "unet16", other: str = "dit16-4", *, theme: str = "light", **settings: Any
@@ -147,8 +147,9 @@ class AnisotropyExplorer(ipywidgets.VBox):
         Raises:
             SettingError: If it is no parameters cell, or holds an unknown name.
         """
-        read = read_cell if isinstance(cell, str) else read_values
-        state = read(AnisotropyState, cell)
+        state = (
+            read_cell(AnisotropyState, cell) if isinstance(cell, str) else read_values(AnisotropyState, cell)
+        )
         _check(state)
         self.state = state
 
@@ -178,7 +179,7 @@ class AnisotropyExplorer(ipywidgets.VBox):
 
     def _build_controls(self, state: AnisotropyState) -> None:
         names = [a.name for a in ARCHITECTURES]
-        self.controls: dict[str, ipywidgets.Widget] = {
+        self.controls: dict[str, Any] = {
             name: ipywidgets.Dropdown(
                 options=options, value=getattr(state, name), description=words, layout=narrow(), style=STYLE
             )

@@ -272,10 +272,10 @@ def seed_from(generator: torch.Generator | None, seed: int | None) -> int:
     Raises:
         SettingError: If neither or both are given, or the seed is negative.
     """
-    if (generator is None) == (seed is None):
-        raise SettingError("both or neither of generator and seed", "exactly one of them", "seed=0")
-    if seed is None:
+    if generator is not None and seed is None:
         return int(torch.randint(0, 2**62, (), generator=generator, device=generator.device))
+    if generator is not None or seed is None:
+        raise SettingError("both or neither of generator and seed", "exactly one of them", "seed=0")
     if seed < 0:
         raise SettingError(f"seed {seed}", "0 or more")
     return seed

@@ -17,6 +17,7 @@ References:
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -49,7 +50,7 @@ class Head:
     core: int
     copies: int
     layout: Tensor
-    window: dict | None = None
+    window: dict[str, Any] | None = None
 
     def rows(self, features: Tensor) -> Tensor:
         """Factor U with E[y y^T | h] = (U^T U) x identity, for what enters the layer.
@@ -64,7 +65,7 @@ class Head:
             (n, factors, core), float64.
         """
         features = features.double()
-        if self.kind == "convolution":
+        if self.window is not None:
             inner = F.unfold(features, **self.window)
         else:
             inner = features.reshape(features.shape[0], self.core, -1).transpose(1, 2)

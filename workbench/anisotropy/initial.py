@@ -161,12 +161,12 @@ class InitialLaws:
         with torch.random.fork_rng(devices=[]):
             for index in indices:
                 torch.manual_seed(int(keyed(seed, index).integers(2**62)))
-                row = dict(self.build().named_parameters())
+                row = {name: value.detach() for name, value in self.build().named_parameters()}
                 if {name: value.shape for name, value in row.items()} != self.shapes:
                     raise ShapeError(f"network {index} of other shapes than the first", "equal shapes")
                 rows.append(row)
         return {
-            name: torch.stack([row[name].detach() for row in rows]).to(device=device, dtype=dtype)
+            name: torch.stack([row[name] for row in rows]).to(device=device, dtype=dtype)
             for name in self.shapes
             if name not in self.fixed
         }

@@ -126,7 +126,7 @@ def kernel_matrix(net: nn.Module, inputs: tuple[Tensor, ...], *, layer: str | No
     """
     chosen, call = _parameters_of(net, inputs, layer)
     blocks = jacrev(call)(chosen)
-    return sum(block.flatten(1) @ block.flatten(1).T for block in blocks.values())
+    return torch.stack([block.flatten(1) @ block.flatten(1).T for block in blocks.values()]).sum(0)
 
 
 def kernel_product(

@@ -5,7 +5,7 @@ References:
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -22,16 +22,16 @@ class Probe:
     Attributes:
         kind: "zero", "gaussian", "point" or "data".
         std: Standard deviation of the Gaussian.
-        points: The data (n, dim), noised to the level; or the point (1, dim), taken as it is.
+        points: The data (n, dim), noised to the level; or the point (1, dim), taken as it is; else empty.
     """
 
     kind: str = "zero"
     std: float = 1.0
-    points: Tensor | None = None
+    points: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
 
     def __str__(self) -> str:
         words = {"zero": "x = 0", "gaussian": f"x ~ N(0, {self.std:g}^2)", "point": "x = a given point"}
-        count = 0 if self.points is None else self.points.shape[0]
+        count = self.points.shape[0]
         return words.get(self.kind, f"noised data, {count} points")
 
     def draw(self, seed: int, indices: Sequence[int], a: Tensor, s: Tensor, dim: int) -> Tensor:

@@ -76,7 +76,11 @@ class FlatNet(nn.Module):
     def __init__(self, architecture: Architecture, net: nn.Module | None = None) -> None:
         super().__init__()
         self.net = architecture.build() if net is None else net
-        self.shape, self.prediction, self.call = architecture.shape, architecture.prediction, architecture.call
+        self.shape, self.prediction, self.call = (
+            architecture.shape,
+            architecture.prediction,
+            architecture.call,
+        )
 
     def forward(self, x: Tensor, t: Tensor) -> Tensor:
         """Output (n, dim) at points (n, dim) and times (n,)."""

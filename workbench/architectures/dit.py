@@ -81,7 +81,8 @@ class TokenNet(nn.Module):
         self.modulate = nn.Linear(width, 2 * width)
         self.leave = nn.Linear(width, patch * patch * colours)
         nn.init.xavier_uniform_(self.enter.weight.view(width, -1))
-        nn.init.zeros_(self.enter.bias)
+        if self.enter.bias is not None:
+            nn.init.zeros_(self.enter.bias)
         for layer in (self.time_in, self.time_out):
             nn.init.normal_(layer.weight, std=0.02)
         _zero(self.modulate)
@@ -106,5 +107,5 @@ def _xavier(layer: nn.Linear) -> None:
 
 
 def _zero(layer: nn.Linear) -> None:
-    nn.init.zeros_(layer.weight)
-    nn.init.zeros_(layer.bias)
+    for parameter in layer.parameters():
+        nn.init.zeros_(parameter)

@@ -21,6 +21,8 @@ class LinearNet(nn.Module):
         readout: The fixed Phi, shape (dim, inner).
     """
 
+    readout: Tensor
+
     def __init__(self, readout: Tensor) -> None:
         super().__init__()
         dim, inner = readout.shape
@@ -44,6 +46,8 @@ class PerceptronNet(nn.Module):
         rectified: Whether the output passes a ReLU.
         readout: A fixed map Phi (dim, inner) after the last trained layer, whose outputs are then `inner`.
     """
+
+    readout: Tensor | None
 
     def __init__(
         self,

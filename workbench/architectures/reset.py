@@ -38,10 +38,11 @@ def reset_architecture(
     if isinstance(network, NetModel):
         null = network.net.classes
 
-        def call(module: nn.Module, x: Tensor, t: Tensor) -> Tensor:
+        def with_null_class(module: nn.Module, x: Tensor, t: Tensor) -> Tensor:
             labels = torch.full(t.shape, null, device=t.device)
             return module(x.flatten(1), t, labels).reshape(x.shape)
 
+        call = with_null_class
         shape, prediction, name = network.frame.shape, "edm", f"{network.frame.name}, reset"
         network = network.net.inner
     if shape is None:

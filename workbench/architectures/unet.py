@@ -15,6 +15,8 @@ References:
     2025), https://arxiv.org/abs/2510.22899
 """
 
+from typing import cast
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -81,12 +83,15 @@ class Up(nn.Module):
 
     def __init__(self, channels: int, smooth: bool) -> None:
         super().__init__()
-        self.mode = {"mode": "bilinear", "align_corners": False} if smooth else {"mode": "nearest"}
+        self.smooth = smooth
         self.conv = nn.Conv2d(channels, channels, 3, padding=1)
 
     def forward(self, h: Tensor, rows: int, columns: int) -> Tensor:
         """h at the size asked for (an odd size is met exactly)."""
-        return self.conv(F.interpolate(h, size=(rows, columns), **self.mode))
+        size = (rows, columns)
+        if self.smooth:
+            return self.conv(F.interpolate(h, size=size, mode="bilinear", align_corners=False))
+        return self.conv(F.interpolate(h, size=size, mode="nearest"))
 
 
 class ShiftUNet(nn.Module):
@@ -138,7 +143,7 @@ class ShiftUNet(nn.Module):
         features = self.time(embed_time(t, self.channels).to(x.dtype))
         h = self.enter(x)
         kept = [h]
-        for level, stage in enumerate(self.down):
+        for level, stage in enumerate(cast(list[nn.ModuleList], self.down)):
             if level:
                 h = self.shrink[level - 1](h)
                 kept.append(h)
@@ -146,7 +151,7 @@ class ShiftUNet(nn.Module):
                 h = block(h, features)
                 kept.append(h)
         h = self.middle_last(self.middle_attention(self.middle_first(h, features)), features)
-        for level, stage in enumerate(self.up):
+        for level, stage in enumerate(cast(list[nn.ModuleList], self.up)):
             if level:
                 h = self.grow[level - 1](h, *kept[-1].shape[-2:])
             for block in stage:

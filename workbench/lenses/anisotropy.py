@@ -79,6 +79,7 @@ def find_directions(
     seed: int | None = None,
     dtype: torch.dtype = torch.float32,
     device: str = "cpu",
+    chunk: int | None = None,
     progress: Callable[[float, str], None] | None = None,
     cancel=None,
 ) -> DirectionsResult:
@@ -99,6 +100,8 @@ def find_directions(
         seed: The seed itself, in its place.
         dtype: Precision of the networks.
         device: Where they are evaluated.
+        chunk: Networks evaluated together; None fits a memory budget. It changes the answer by rounding
+            alone.
         progress: Called with a fraction and a sentence.
         cancel: An object whose `is_set()` stops early with what has been summed.
 
@@ -133,6 +136,7 @@ def find_directions(
         seed=seed,
         dtype=dtype,
         device=device,
+        chunk=chunk,
         progress=progress,
         cancel=cancel,
     )
@@ -187,7 +191,9 @@ def directions_of(
     )
 
 
-def _architecture(given: object, shape: tuple[int, ...] | None) -> Architecture:
+def _architecture(
+    given: Architecture | str | nn.Module | NetModel | Callable[[], nn.Module], shape: tuple[int, ...] | None
+) -> Architecture:
     if isinstance(given, Architecture):
         return given
     if isinstance(given, str):

@@ -178,6 +178,16 @@ def test_huge_images_need_no_matrix(generator):
     assert (vector * image).sum() > 0
 
 
+def test_colour_images_need_a_core_of_one_channel():
+    architecture = Architecture("colour", (3, 32, 32), three_convolutions, call=call_without_time)
+    geometry = average_geometry(architecture, networks=2, seed=0)
+    assert (geometry.dim, geometry.core.shape[0], geometry.copies) == (3072, 1024, 3)
+    vector = torch.zeros(3072)
+    vector[1024 + 33] = 1.0
+    assert_close(geometry.rayleigh(vector), geometry.core[33, 33])
+    assert torch.equal(geometry.apply(vector)[:1024], torch.zeros(1024))
+
+
 def test_eigenpairs_out_of_range_get_one_sentence(generator):
     with pytest.raises(SettingError, match="1 to 3"):
         find_largest(lambda v: v, 3, 4, generator=generator)
