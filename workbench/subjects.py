@@ -159,7 +159,7 @@ class Subject:
             like=torch.empty(0, device=self.device, dtype=self.dtype),
         )
 
-    def reference_path(self, near: Points) -> Points | None:
+    def reference_path(self, near: Points) -> Tensor | None:
         """The known path between the ends of a path, where the world knows one; else None.
 
         Args:
