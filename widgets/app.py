@@ -4,7 +4,9 @@ Each visitor has a session of their own. The page is served on the loopback inte
 for anything.
 """
 
+import argparse
 import html
+import sys
 from typing import Any
 
 import panel as pn
@@ -46,14 +48,14 @@ class PathPage:
         self.figures = pn.Column(self.profile)
         self.status = pn.pane.HTML("", sizing_mode="stretch_width")
         self.facts = pn.pane.HTML("", sizing_mode="stretch_width")
-        self.subject = pn.widgets.Select(name="world or model", options=[*WORLDS, *MODELS])
-        self.start = pn.widgets.TextInput(name="start")
-        self.end = pn.widgets.TextInput(name="end")
-        self.regime = pn.widgets.Select(name="regime")
-        self.gamma = pn.widgets.FloatSlider(name="effort γ", start=0.0, end=15.0, step=0.5)
-        self.nodes = pn.widgets.IntSlider(name="nodes", start=5, end=161, step=2)
-        self.cancel = pn.widgets.Button(name="Cancel", button_type="light", disabled=True)
-        self.copy = pn.widgets.Button(name="Copy as parameters", button_type="light")
+        self.subject = pn.widgets.Select(label="world or model", options=[*WORLDS, *MODELS])
+        self.start = pn.widgets.TextInput(label="start")
+        self.end = pn.widgets.TextInput(label="end")
+        self.regime = pn.widgets.Select(label="regime")
+        self.gamma = pn.widgets.FloatSlider(label="effort γ", start=0.0, end=15.0, step=0.5)
+        self.nodes = pn.widgets.IntSlider(label="nodes", start=5, end=161, step=2)
+        self.cancel = pn.widgets.Button(label="Cancel", disabled=True)
+        self.copy = pn.widgets.Button(label="Copy as parameters")
         self.parameters = pn.pane.Str("", visible=False)
         self._syncing = False
         self._document: Any = None
@@ -192,9 +194,7 @@ class PathPage:
         self.status.object = f'<div role="status" style="color:{colour}">{lines}</div>'
 
     def _fail(self, text: str) -> None:
-        sentence_text = text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
-        self._say(sentence_text, self._look.warning)
-        self.canvas.note = sentence_text
+        self._say(text[:1].upper() + text[1:] + ("" if text.endswith(".") else "."), self._look.warning)
 
     def _rest(self) -> None:
         self.canvas.busy = False
@@ -226,3 +226,25 @@ def serve(*, port: int = 5006, theme: str = "light", show: bool = True) -> None:
         show=show,
         title="Latent-geometry workbench",
     )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """`python -m widgets.app`: serve the page until it is interrupted.
+
+    Args:
+        arguments: Words of the command line; those of the process if None.
+
+    Returns:
+        0.
+    """
+    parser = argparse.ArgumentParser(prog="python -m widgets.app", description="The workbench as a page.")
+    parser.add_argument("--port", type=int, default=5006)
+    parser.add_argument("--theme", choices=("light", "dark"), default="light")
+    parser.add_argument("--no-browser", action="store_true", help="do not open a browser")
+    asked = parser.parse_args(arguments)
+    serve(port=asked.port, theme=asked.theme, show=not asked.no_browser)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

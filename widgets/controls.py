@@ -175,7 +175,7 @@ class FigureBox(ipywidgets.Box):
     """
 
     def __init__(self, figure: go.Figure) -> None:
-        self.figure = figure
+        self.figure = _titled_in_one(figure)
         self.widget: go.FigureWidget | None = None
         self._shown: go.Figure | None = None
         self._drawn = False
@@ -185,7 +185,7 @@ class FigureBox(ipywidgets.Box):
     def show(self, figure: go.Figure) -> None:
         """Show a figure as soon as the front end can."""
         with self._lock:
-            self.figure = figure
+            self.figure = figure = _titled_in_one(figure)
             names = [trace.name for trace in figure.data]
             if self.widget is None or [trace.name for trace in self.widget.data] != names:
                 self._make()
@@ -213,6 +213,22 @@ class FigureBox(ipywidgets.Box):
     def _follow(self) -> None:
         refresh(self.widget, self.figure)
         self._shown = self.figure
+
+
+def _titled_in_one(figure: go.Figure) -> go.Figure:
+    """The figure with its subtitle as a second line of its title.
+
+    A figure widget is drawn before it is on the screen, where plotly cannot measure the title that its own
+    subtitle should stand below.
+    """
+    subtitle = figure.layout.title.subtitle.text
+    if not subtitle:
+        return figure
+    font = figure.layout.template.layout.title.subtitle.font
+    merged = go.Figure(figure)
+    line = f'<br><span style="font-size:{font.size or 11}px;color:{font.color or "grey"}">{subtitle}</span>'
+    merged.update_layout(title=dict(text=f"{figure.layout.title.text}{line}", subtitle=dict(text=None)))
+    return merged
 
 
 def refresh(widget: go.FigureWidget, figure: go.Figure) -> None:

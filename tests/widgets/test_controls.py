@@ -72,6 +72,16 @@ def test_other_traces_need_another_widget():
     assert box.children == (box.widget,)
 
 
+def test_a_subtitle_becomes_a_second_line_because_it_would_overlap():
+    box, figure = FigureBox(go.Figure()), line([1], title="first")
+    figure.update_layout(title_subtitle_text="below")
+    box.show(figure)
+    assert box.widget.layout.title.text.startswith("first<br><span")
+    assert "below" in box.widget.layout.title.text
+    assert box.widget.layout.title.subtitle.text is None
+    assert figure.layout.title.text == "first"
+
+
 def test_the_status_shows_text_and_no_markup():
     bar = StatusBar(lambda: None)
     bar.say("<script>alert(1)</script>", kind="error")

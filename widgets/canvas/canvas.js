@@ -138,6 +138,7 @@ function render({ model, el }) {
     const known = rows * columns > 0 && field.length === rows * columns;
     ground.hidden = !known;
     scale.replaceChildren();
+    scale.hidden = !known;
     if (!known) return;
     const table = (get("palette").field ?? ["#888888", "#eeeeee"]).map((c) => [1, 3, 5].map((k) => parseInt(c.slice(k, k + 2), 16)));
     const [low, high] = get("field_limits");

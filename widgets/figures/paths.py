@@ -108,7 +108,7 @@ def _profile_title(result: PathResult, scale: str, factor: float) -> str:
         return f"Barrier {result.barrier}"
     error = "" if result.barrier.error is None else f" ± {abs(factor) * result.barrier.error:.2g}"
     lowest = f"{factor * result.barrier.value:.3g}".replace("-", "−")
-    return f"Lowest likelihood {lowest}{error} dB per dimension (barrier {result.barrier})"
+    return f"Lowest likelihood {lowest}{error} dB per dimension"
 
 
 def _scale(scale: str, unit: str, dim: int) -> tuple[float, str]:

@@ -302,7 +302,6 @@ class PathExplorer(ipywidgets.VBox):
 
     def _fail(self, text: str) -> None:
         self.status.say(text[:1].upper() + text[1:] + ("" if text.endswith(".") else "."), kind="error")
-        self.canvas.note = self.status.text
 
     def _rest(self) -> None:
         self.canvas.busy = False
