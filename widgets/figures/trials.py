@@ -14,6 +14,7 @@ from widgets.theme import SIZES, Theme, theme_of
 from workbench.anisotropy.alignment import Alignment
 from workbench.anisotropy.comparison import Comparison
 from workbench.anisotropy.linear_theory import LinearDiffusion
+from workbench.anisotropy.tracking import Track
 from workbench.anisotropy.trials import Trial
 
 
@@ -161,6 +162,52 @@ def linear_figure(
         drawing,
         title=f"Linear theory: W2 {best:.3f} along λ_min, {worst:.3f} along λ_max",
         subtitle=f"{found.steps} gradient steps a noise level; sampler's covariance propagated exactly",
+        theme=look,
+        width=width,
+    )
+
+
+def track_figure(track: Track, *, theme: str | Theme = "light", width: int | None = None) -> go.Figure:
+    """How far the leading and trailing subspaces turn while networks learn, and what happens along the data.
+
+    Returns:
+        Traces "largest eigenvalues" and "smallest eigenvalues" (largest principal angle from step 0, in
+        degrees) and "along the data" (v·Gv over its mean over directions, on the right axis).
+    """
+    look = theme_of(theme)
+    drawing = go.Figure()
+    steps = track.steps.tolist()
+    for name, angles, colour in (
+        ("largest eigenvalues", track.largest_angles, look.path),
+        ("smallest eigenvalues", track.smallest_angles, look.other),
+    ):
+        drawing.add_scatter(
+            x=steps,
+            y=angles[:, -1].rad2deg().tolist(),
+            mode="lines+markers",
+            name=name,
+            line=dict(color=colour),
+        )
+    drawing.add_scatter(
+        x=steps,
+        y=track.rayleigh.tolist(),
+        mode="lines+markers",
+        name="along the data",
+        yaxis="y2",
+        line=dict(color=look.muted, dash="dot"),
+    )
+    drawing.update_xaxes(title_text="optimiser steps")
+    drawing.update_yaxes(title_text="largest principal angle from step 0, degrees", range=[0, 92])
+    drawing.update_layout(
+        yaxis2=dict(
+            title="v·Gv over its mean", overlaying="y", side="right", rangemode="tozero", showgrid=False
+        ),
+        legend=dict(orientation="h", x=1, xanchor="right", y=1.0, yanchor="bottom"),
+    )
+    return dress(
+        drawing,
+        title="Directions while networks learn",
+        subtitle=f"subspaces of {track.largest_angles.shape[1]}, {track.networks} networks; 0: as before training",
         theme=look,
         width=width,
     )

@@ -5,13 +5,20 @@ import torch
 from torch.testing import assert_close
 
 from widgets.figures.anisotropy import confidence_figure, figure, gallery_figure, rayleigh_figure
-from widgets.figures.trials import alignment_figure, comparison_figure, curves_figure, linear_figure
+from widgets.figures.trials import (
+    alignment_figure,
+    comparison_figure,
+    curves_figure,
+    linear_figure,
+    track_figure,
+)
 from workbench.anisotropy.alignment import align
 from workbench.anisotropy.closed_forms import colour_geometry, exact_geometry, transformer_geometry
 from workbench.anisotropy.comparison import compare_trials
 from workbench.anisotropy.distances import Baselines, SlicedDistance
 from workbench.anisotropy.linear_theory import linear_diffusion
 from workbench.anisotropy.neighbours import NeighbourDirections
+from workbench.anisotropy.tracking import Track
 from workbench.anisotropy.trials import Trial
 from workbench.lenses.anisotropy import directions_of, find_directions
 
@@ -138,6 +145,15 @@ def test_linear_theory_is_drawn_as_it_is():
     drawing = linear_figure(found)
     assert_close(torch.tensor(drawing.data[0].y), found.distances)
     assert drawing.data[1].y[0] == pytest.approx(8**0.5)
+
+
+def test_a_track_starts_at_no_angle():
+    angles = torch.tensor([[0.0, 0.0], [0.1, 0.5]])
+    track = Track(torch.tensor([0, 50]), torch.zeros(2, 4, 4), angles, 2 * angles, torch.ones(2), 3)
+    drawing = track_figure(track)
+    assert [t.name for t in drawing.data] == ["largest eigenvalues", "smallest eigenvalues", "along the data"]
+    assert drawing.data[0].y == pytest.approx((0.0, 28.6479), abs=1e-3)
+    assert "degrees" in drawing.layout.yaxis.title.text
 
 
 def test_alignment_lies_between_its_bounds(exact):
