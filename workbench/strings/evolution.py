@@ -106,7 +106,7 @@ def _chebyshev(stages: int) -> tuple[tuple[float, ...], ...]:
         )
     w1 = d[stages] / dd[stages]
     b = [dd[j] / d[j] ** 2 if j >= 2 else dd[2] / d[2] ** 2 for j in range(stages + 1)]
-    rows = [(b[1] * w1,)]
+    rows: list[tuple[float, ...]] = [(b[1] * w1,)]
     for j in range(2, stages + 1):
         mu = 2 * b[j] * w1 / b[j - 1]
         rows.append((2 * b[j] * w0 / b[j - 1], -b[j] / b[j - 2], mu, -(1 - b[j - 1] * t[j - 1]) * mu))
@@ -392,7 +392,7 @@ def evolve_string(
     norm = torch.where(norm > 0, norm, model.frame.data_std * math.sqrt(model.frame.dim))
     round_trip = torch.linalg.vector_norm(returned - ends, dim=-1) / norm
     points = respace(
-        torch.cat([ends[..., :1, :], x[..., 1:-1, :] / a_clean, ends[..., 1:, :]], dim=-2), passes=2
+        torch.cat([ends[..., :1, :], x[..., 1:-1, :] / a_clean, ends[..., 1:, :]], dim=-2), passes=6
     )
     worst, stiffness = float(round_trip.max()), relax.worst()
     return EvolvedString(

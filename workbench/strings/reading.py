@@ -6,8 +6,8 @@ image; the length against every second image, and against another solution where
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -172,14 +172,14 @@ def read_string(
 
     Cost: nodes + about 10 evaluations an extremum, and with polishing some 2 dim to 80 a Newton step.
     """
-    forces = meter(ground.force, curve.points) if forces is None else forces
+    pulls: Tensor = meter(ground.force, curve.points) if forces is None else forces
     tangent = tangents_at_nodes(curve.points, arc_knots(curve.points))
-    across = torch.linalg.vector_norm(forces - (forces * tangent).sum(-1, keepdim=True) * tangent, dim=-1)
-    energy, profile, extrema = _profile(curve, ground, meter, forces, prominence)
+    across = torch.linalg.vector_norm(pulls - (pulls * tangent).sum(-1, keepdim=True) * tangent, dim=-1)
+    energy, profile, extrema = _profile(curve, ground, meter, pulls, prominence)
     half = _every_second(curve)
     rough = None
     if half is not None:
-        rough = _top(_profile(half, ground, meter, forces[::2], prominence)[2])
+        rough = _top(_profile(half, ground, meter, pulls[::2], prominence)[2])
     warnings = []
     found: dict[int, Stationary] = {}
     if polish_saddles:
@@ -193,14 +193,9 @@ def read_string(
                 f"the string passes a stationary point of index {point.index} at arc {extrema[k].arc:.4g}: "
                 "a symmetric trap, no transition state; try a bumped start"
             )
-    if extrema[0].kind == "maximum" and len(extrema) > 1:
-        drop = extrema[0].energy - extrema[1].energy
-        if drop > 0.05 * (profile.energy.max() - profile.energy.min()) and extrema[1].t < 0.25:
-            warnings.append(f"the start is no minimum: the energy falls by {drop:.4g} {ground.unit} from it")
-    if extrema[-1].kind == "maximum" and len(extrema) > 1:
-        drop = extrema[-1].energy - extrema[-2].energy
-        if drop > 0.05 * (profile.energy.max() - profile.energy.min()) and extrema[-2].t > 0.75:
-            warnings.append(f"the end is no minimum: the energy falls by {drop:.4g} {ground.unit} from it")
+    warnings += _no_minimum("start", extrema, profile, ground.unit)
+    mirrored = tuple(reversed([replace(point, t=1.0 - point.t) for point in extrema]))
+    warnings += _no_minimum("end", mirrored, profile, ground.unit)
     modes = mode_energies = None
     if polish_saddles:
         modes, mode_energies = _modes(curve, ground, meter, extrema)
@@ -215,6 +210,16 @@ def read_string(
         mode_energies=mode_energies,
         warnings=tuple(warnings),
     )
+
+
+def _no_minimum(end: str, extrema: Sequence[Extremum], profile: Profile, unit: str) -> list[str]:
+    """A sentence if the energy falls from the first extremum, an end, by much and at once."""
+    if len(extrema) < 2 or extrema[0].kind != "maximum":
+        return []
+    drop = extrema[0].energy - extrema[1].energy
+    if drop <= 0.05 * float(profile.energy.max() - profile.energy.min()) or extrema[1].t >= 0.25:
+        return []
+    return [f"the {end} is no minimum: the energy falls by {drop:.4g} {unit} from it"]
 
 
 def _profile(curve, ground, meter, forces, prominence) -> tuple[Tensor, Profile, tuple[Extremum, ...]]:

@@ -397,7 +397,8 @@ def relax_string(
     batch = curve.points.shape[:-2]
     points = curve.points.reshape(-1, *curve.points.shape[-2:])
     fixed = 0 if free_ends else 2
-    evaluations, history, coarse, level = 0.0, [], None, None
+    evaluations, history, coarse = torch.zeros_like(points[:, 0, 0]), [], None
+    level = None
     for place, nodes in enumerate(levels):
         last = place == len(levels) - 1
         coarse = None if place == 0 else points
@@ -424,6 +425,7 @@ def relax_string(
         if level.status in (Status.DIVERGED, Status.CANCELLED):
             points = Curve.through(points).resample(levels[-1]).points
             break
+    assert level is not None  # there is at least one level
     if density is None:
         points = respace(points, passes=2)
     forces = solver.evaluate(points)
