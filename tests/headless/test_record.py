@@ -128,3 +128,12 @@ def test_recording_imports_no_notebook_package():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["a = 1", "[]"]
+
+
+def test_a_whole_number_beyond_every_float_is_one_sentence():
+    with pytest.raises(
+        SettingError, match=r"^got a whole number beyond every float for record 'a'; expected"
+    ):
+        record("a", 10**400)
+    with pytest.raises(SettingError, match="beyond every float for record 'a'"):
+        record("a", [1, -(10**400)])

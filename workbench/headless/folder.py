@@ -2,7 +2,8 @@
 
 A run writes into ``NAME.partial`` beside its target, under a lock that the operating system drops when
 the process ends, and renames the folder when it is whole. What a killed runner leaves behind is thus a
-``NAME.partial`` with the notebook up to its last finished cell.
+``NAME.partial`` with the notebook up to its last finished cell. The next run of that name moves it to
+``NAME.partial-2``, ``-3``, …; nothing is ever deleted.
 """
 
 import contextlib
@@ -10,7 +11,6 @@ import errno
 import fcntl
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -82,7 +82,7 @@ def new_folder(target: Path) -> Iterator[Path]:
         if target.exists():
             raise SettingError(f"existing folder {target}", "a folder that does not exist", "another --out")
         partial = target.with_name(f"{target.name}.partial")
-        shutil.rmtree(partial, ignore_errors=True)  # of a runner that was killed: its lock is gone
+        _move_aside(partial)
         partial.mkdir()
         with contextlib.suppress(OSError):
             (partial / ".reserve").write_bytes(b"\0" * RESERVE)
@@ -92,6 +92,22 @@ def new_folder(target: Path) -> Iterator[Path]:
     finally:
         lock.unlink(missing_ok=True)
         os.close(held)
+
+
+def _move_aside(partial: Path) -> None:
+    """Keep what lies where a run wants to write, whoever left it: rename a folder, refuse a file."""
+    if not partial.exists() and not partial.is_symlink():
+        return
+    if partial.is_symlink() or not partial.is_dir():
+        raise SettingError(f"existing file {partial}", "a free name for the unfinished run", "another --out")
+    try:
+        partial.rename(free_name(partial))
+    except OSError as error:
+        raise SettingError(
+            f"unfinished folder {partial} that cannot be moved aside ({error.strerror})",
+            "a place to write",
+            "another --out",
+        ) from None
 
 
 def free_name(target: Path) -> Path:

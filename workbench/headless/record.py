@@ -111,8 +111,8 @@ def record(
         error = value.error if error is None else error
         value = value.value
     for label, tolerance in (("rtol", rtol), ("atol", atol)):
-        if not (isinstance(tolerance, int | float) and math.isfinite(tolerance) and tolerance >= 0):
-            raise SettingError(f"{label}={tolerance!r} for record {name!r}", "a finite number ≥ 0")
+        if not (isinstance(tolerance, int | float) and 0 <= tolerance <= sys.float_info.max):
+            raise SettingError(f"{label}={str(tolerance)[:40]} for record {name!r}", "a finite number ≥ 0")
     value = _numbers(name, value)
     error = None if error is None else _numbers(name, error)
     publish(Record(_checked(name), value, unit, float(rtol), float(atol), error))
@@ -281,7 +281,14 @@ def _numbers(name: str, value: Any) -> float | list[float]:
         raise SettingError(
             f"a vector of {len(items)} for record {name!r}", f"1 to {LONGEST} numbers", "record_artifact"
         )
-    floats = [float(i) for i in items]
+    try:
+        floats = [float(i) for i in items]
+    except OverflowError:
+        raise SettingError(
+            f"a whole number beyond every float for record {name!r}",
+            "numbers up to 1.8e308",
+            "recording its logarithm",
+        ) from None
     return floats if isinstance(value, list) else floats[0]
 
 
