@@ -7,6 +7,7 @@ References:
     Status objects instead of bare flags: diffrax, https://docs.kidger.site/diffrax/api/solution/
 """
 
+import math
 import platform
 import warnings
 from collections.abc import Mapping
@@ -19,6 +20,9 @@ import numpy as np
 import torch
 
 from workbench.errors import ConvergenceWarning, NotConverged
+
+DB_PER_NAT = 10.0 * math.log10(math.e)
+"""Decibels in a nat."""
 
 
 class Status(StrEnum):
@@ -59,7 +63,7 @@ class SolveReport:
         status: How it ended.
         iterations: Outer iterations done.
         residual: Relative size of the last stopping criterion, so that a tolerance means the same in
-            every world.
+            every world; None where none was measured.
         model_calls: Evaluations of the model, counted in points (a batch of 33 counts 33).
         history: The residual at each iteration, in order.
         warnings: Sentences for the reader, in the order in which they arose.
@@ -68,7 +72,7 @@ class SolveReport:
 
     status: Status
     iterations: int
-    residual: float
+    residual: float | None
     model_calls: int
     history: tuple[float, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -79,6 +83,12 @@ class SolveReport:
         """True if the solve met its own stopping rule."""
         return self.status is Status.CONVERGED
 
+    def residual_in_words(self, digits: int = 2) -> str:
+        """The residual as text, also where none was measured."""
+        if self.residual is None:
+            return "no residual measured"
+        return f"relative residual {self.residual:.{digits}e}"
+
     def raise_if_failed(self) -> None:
         """Turn a solve that did not converge into an exception.
 
@@ -86,13 +96,13 @@ class SolveReport:
             NotConverged: If the status is anything but ``CONVERGED``.
         """
         if not self.converged:
-            raise NotConverged(f"{self.status}: {self.message or f'relative residual {self.residual:.2e}'}")
+            raise NotConverged(f"{self.status}: {self.message or self.residual_in_words()}")
 
     def warn_if_failed(self) -> None:
         """Emit one ``ConvergenceWarning`` if the solve did not converge and was not cancelled."""
         if self.status in (Status.MAX_ITERATIONS, Status.DIVERGED):
             warnings.warn(
-                f"{self.status} after {self.iterations} iterations, relative residual {self.residual:.2e}",
+                f"{self.status} after {self.iterations} iterations, {self.residual_in_words()}",
                 ConvergenceWarning,
                 stacklevel=3,
             )

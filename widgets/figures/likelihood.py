@@ -7,7 +7,8 @@ from torch import Tensor
 
 from widgets.figures.status import dress, sentence, spaced
 from widgets.theme import SIZES, Theme, theme_of
-from workbench.flows import DB_PER_NAT, LikelihoodResult
+from workbench.flows import LikelihoodResult
+from workbench.report import DB_PER_NAT
 
 
 def likelihood_figure(
@@ -36,12 +37,7 @@ def likelihood_figure(
         drawing.add_scatter(
             x=[float(share) for share in shares],
             y=result.db_per_dim.detach().cpu().double().numpy(),
-            error_y=dict(
-                type="data",
-                array=(DB_PER_NAT / result.dim * result.error).detach().cpu().double().numpy(),
-                thickness=1,
-                width=2,
-            ),
+            error_y=_bars(result),
             mode="lines+markers",
             name=label,
             line=dict(
@@ -66,3 +62,11 @@ def likelihood_figure(
         trusted=trusted,
         width=SIZES.width + 160,
     )
+
+
+def _bars(result: LikelihoodResult) -> dict | None:
+    """Error bars in decibels; none where the error is unknown."""
+    if result.error is None:
+        return None
+    bars = (DB_PER_NAT / result.dim * result.error).detach().cpu().double().numpy()
+    return dict(type="data", array=bars, thickness=1, width=2)

@@ -22,7 +22,7 @@ def status_line(report: SolveReport, provenance: Provenance) -> str:
     guidance = re.search(r"guidance ([-+.\de]+)", provenance.model)
     trust = [
         f"{sign} {report.status}",
-        f"relative residual {report.residual:.1e}",
+        report.residual_in_words(1),
         f"{spaced(report.model_calls)} model calls",
     ]
     origin = [

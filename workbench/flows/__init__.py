@@ -23,11 +23,10 @@ References:
 """
 
 from workbench.flows.clock import clock_ends, noise_range
-from workbench.flows.likelihood import DB_PER_NAT, LikelihoodResult, log_likelihood
+from workbench.flows.likelihood import LikelihoodResult, log_likelihood
 from workbench.flows.transport import FlowResult, InversionResult, generate, invert, transport
 
 __all__ = [
-    "DB_PER_NAT",
     "FlowResult",
     "InversionResult",
     "LikelihoodResult",

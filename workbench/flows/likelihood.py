@@ -7,18 +7,16 @@ import torch
 from torch import Tensor
 from torch.func import vjp, vmap
 
+from workbench.checks import check_choice, check_count, check_model, check_run, check_schedule, check_switch
 from workbench.draws import draw_signs
-from workbench.errors import SettingError
+from workbench.errors import SettingError, ShapeError
 from workbench.flows.clock import clock_grid, failure_sentences, noise_range
 from workbench.flows.transport import SOURCES
 from workbench.integrators import ADAPTIVE, ORDERS, Cancel, Progress, Solution, check_solver, integrate
 from workbench.models import ScoreModel, check_points, fields_along
-from workbench.report import Estimate, Provenance, SolveReport, Status, provenance_of
+from workbench.report import DB_PER_NAT, Estimate, Provenance, SolveReport, Status, provenance_of
 from workbench.schedules import LINEAR, Schedule, sigma_of, time_of
 from workbench.types import Points, Scalars
-
-DB_PER_NAT = 10.0 * math.log10(math.e)
-"""Decibels in a nat."""
 
 EXACT_UP_TO = 256
 """Largest dimension for which the exact divergence is the default."""
@@ -31,7 +29,7 @@ class LikelihoodResult:
     Attributes:
         nats: Log density per point in the data's own unit, shape (*batch).
         step_error: Error by the steps, from the same integral with half as many (or a tenfold tolerance), in
-            nats.
+            nats; None where it was not measured.
         probe_error: Standard error over the probes, in nats; zero for the exact divergence.
         dim: Number of coordinates.
         sigma: Noise level at which the density lies: data blurred by so much.
@@ -41,12 +39,12 @@ class LikelihoodResult:
         offset: What is added to -log2 p / dim to get `bits_per_dim`.
         offset_reason: Why, in words.
         latents: Points at the noise end in units of the noise there, shape (*batch, dim).
-        report: How it went; the residual is the worst error relative to the density.
+        report: How it went; the residual is the worst error relative to the density, None if unknown.
         provenance: Where it came from.
     """
 
     nats: Scalars
-    step_error: Scalars
+    step_error: Scalars | None
     probe_error: Scalars
     dim: int
     sigma: float
@@ -60,8 +58,10 @@ class LikelihoodResult:
     provenance: Provenance
 
     @property
-    def error(self) -> Scalars:
-        """One-sigma error of `nats`: steps and probes together."""
+    def error(self) -> Scalars | None:
+        """One-sigma error of `nats`, steps and probes together; None where that of the steps is unknown."""
+        if self.step_error is None:
+            return None
         return torch.hypot(self.step_error, self.probe_error)
 
     @property
@@ -85,17 +85,19 @@ class LikelihoodResult:
             Value, error, unit and how both were obtained. Reads from the device.
 
         Raises:
-            SettingError: If the unit is unknown.
+            SettingError: If the unit is unknown, or there is no such point.
         """
         rows = {
             "nats": (self.nats, 1.0),
             "bits/dim": (self.bits_per_dim, 1.0 / (self.dim * math.log(2.0))),
             "dB/dim": (self.db_per_dim, DB_PER_NAT / self.dim),
         }
-        if unit not in rows:
-            raise SettingError(f"unit {unit!r}", f"one of {', '.join(rows)}")
+        check_choice("unit", unit, tuple(rows))
+        count = self.nats.numel()
+        if isinstance(index, bool) or not isinstance(index, int) or not -count <= index < count:
+            raise SettingError(f"index={index!r}", f"a whole number from 0 to {count - 1}", "index=0")
         values, factor = rows[unit]
-        error = factor * float(self.error.reshape(-1)[index])
+        error = None if self.error is None else factor * float(self.error.reshape(-1)[index])
         how = f"{self.solver}; {self.divergence}"
         if unit == "bits/dim" and self.offset:
             how += f"; offset {self.offset:.4g} ({self.offset_reason})"
@@ -129,7 +131,7 @@ def log_likelihood(
         model: The model.
         x: Data points, shape (*batch, dim), in the data's unit.
         schedule: The noising whose frame and clock are used.
-        steps: Number of equal steps in the (regular) clock.
+        steps: Number of equal steps in the (regular) clock; at least 4 with `check_steps`.
         solver: As in `transport`.
         tol: As in `transport`.
         divergence: "exact" (dim products with the Jacobian) or "hutchinson"; None chooses by dim.
@@ -137,8 +139,7 @@ def log_likelihood(
         generator: Draws the probes; needed for "hutchinson".
         grey_levels: Number of grey levels of the data, if bits/dim should be per level instead of per data
             unit.
-        check_steps: Repeat with a half and a quarter of the steps for the error by steps; else it is zero,
-            and unknown.
+        check_steps: Repeat with a half and a quarter of the steps for the error by steps; else that is None.
         chunk: Backward passes at a time; None chooses by size.
         progress: Called with a fraction and a sentence.
         cancel: Stops between steps; unfinished densities are NaN and the status says so.
@@ -149,7 +150,8 @@ def log_likelihood(
 
     Raises:
         ShapeError: If x does not fit the model or is not finite.
-        SettingError: For an unknown solver or divergence, fewer than two probes, or no generator for them.
+        SettingError: If a setting cannot be used: an unknown solver or divergence, fewer than two probes, no
+            generator for them, or fewer than four steps to be checked against a half and a quarter of them.
 
     Cost: steps x (1, 2 or 4) x (1 + products) model calls a point, 1.75 times that with `check_steps`; a
     product is a backward pass, dim of them for "exact" and one a probe for "hutchinson".
@@ -158,17 +160,19 @@ def log_likelihood(
         Chen et al. 2018, theorem 1; Song et al. 2021, appendix D.2; Hutchinson, "A Stochastic Estimator of
         the Trace of the Influence Matrix", 1989.
     """
+    check_model(model)
     dim = model.frame.dim
-    check_points(x, dim)
-    check_solver(solver, steps)
-    kind = divergence or ("exact" if dim <= EXACT_UP_TO else "hutchinson")
+    _check_data(x, dim)
+    _check(solver, steps, tol, schedule, probes, grey_levels, check_steps, chunk)
+    check_run(generator, progress, cancel)
+    kind = ("exact" if dim <= EXACT_UP_TO else "hutchinson") if divergence is None else divergence
     draws = _draw_probes(kind, probes, generator, x)
     offset, reason = _offset(model, grey_levels)
     run = _Run(model, schedule, solver, draws, kind == "exact", chunk, cancel)
     nats, latents, solution, times = run(x, steps, tol, progress)
     stepped = schedule.regular or schedule
     evaluations = solution.evaluations
-    step_error = torch.zeros_like(x[..., 0])
+    step_error = None
     if check_steps and solution.status is not Status.CANCELLED:
         with torch.no_grad():
             others = [run(x.detach(), *coarser, None) for coarser in _coarser(solver, steps, tol)]
@@ -176,16 +180,16 @@ def log_likelihood(
         step_error = _step_error(solver, nats, [other[0] for other in others])
         step_error = step_error + _floor(model, stepped, times, nats)
     spread = (
-        nats.detach().std(0) / math.sqrt(probes) if kind == "hutchinson" else torch.zeros_like(step_error)
+        nats.detach().std(0) / math.sqrt(probes)
+        if kind == "hutchinson"
+        else torch.zeros_like(nats[0].detach())
     )
     value = nats.mean(0)
     size = value.detach().abs().clamp_min(1.0)
     report = SolveReport(
         status=solution.status,
         iterations=solution.reached,
-        residual=float((torch.hypot(step_error, spread) / size).nan_to_num(math.inf).max())
-        if size.numel()
-        else 0.0,
+        residual=_residual(step_error, spread, size),
         model_calls=evaluations * size.numel() * (1 + draws.shape[0]),
         warnings=failure_sentences(solution, times, stepped, model),
         message=f"density at sigma {noise_range(model)[0]:g}",
@@ -215,6 +219,35 @@ def log_likelihood(
             x, model=str(model.frame), settings=settings, generator=generator, sources=SOURCES
         ),
     )
+
+
+def _check_data(x: Tensor, dim: int) -> None:
+    """At least one point, in a type whose round-off the error can be read from."""
+    check_points(x, dim)
+    if x.dtype not in (torch.float32, torch.float64):
+        raise ShapeError(f"points of dtype {x.dtype}", "float32 or float64", "points.float()")
+    if x.numel() == 0:
+        raise ShapeError(f"points of shape {tuple(x.shape)}", "at least one point", f"shape (1, {dim})")
+
+
+def _check(solver, steps, tol, schedule, probes, grey_levels, check_steps, chunk) -> None:
+    """The settings by kind and value."""
+    check_solver(solver, steps, tol)
+    check_switch("check_steps", check_steps)
+    if check_steps and solver not in ADAPTIVE:
+        why = " for its check against a half and a quarter of them"
+        check_count("steps", steps, least=4, hint="steps=40, or check_steps=False", why=why)
+    check_schedule(schedule)
+    check_count("probes", probes, least=1, hint="probes=16")
+    check_count("grey_levels", grey_levels, least=2, none=True, hint="grey_levels=256")
+    check_count("chunk", chunk, none=True, hint="chunk=None, which chooses by size")
+
+
+def _residual(step_error: Tensor | None, spread: Tensor, size: Tensor) -> float | None:
+    """Worst error relative to the density."""
+    if step_error is None:
+        return None
+    return float((torch.hypot(step_error, spread) / size).nan_to_num(math.inf).max()) if size.numel() else 0.0
 
 
 @dataclass(frozen=True, slots=True)

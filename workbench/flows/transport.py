@@ -1,6 +1,5 @@
 """Transport along the flow, generation and inversion; see the package for the equations."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -24,7 +23,7 @@ class FlowResult:
     Attributes:
         points: Where they are, shape (*batch, dim), in the schedule's frame at time t.
         t: Clock reading that was reached; the one asked for unless the flow was cancelled.
-        report: How it went. Steps are not controlled by an error, so the residual is NaN.
+        report: How it went. No error controls the steps, so there is no residual.
         provenance: Where it came from.
     """
 
@@ -115,7 +114,7 @@ def transport(
     report = SolveReport(
         status=solution.status,
         iterations=solution.reached,
-        residual=math.nan,
+        residual=None,
         model_calls=solution.evaluations * x[..., 0].numel(),
         warnings=failure_sentences(solution, times, stepped, model),
         message=f"{solver} from {schedule.name} time {start:g} to {t:g}",
@@ -144,6 +143,15 @@ def generate(model: ScoreModel, latents: Points, *, schedule: Schedule = LINEAR,
 
     Returns:
         The data points.
+
+    Raises:
+        ShapeError: If the latents do not fit the model or are not finite.
+        SettingError: For an unknown solver or no steps.
+
+    Cost: as for `transport`.
+
+    References:
+        Song et al. 2021, equation 13.
     """
     noisy, clean = clock_ends(model, schedule)
     return transport(model, latents, noisy, clean, schedule=schedule, **options)
@@ -181,6 +189,9 @@ def invert(
         SettingError: For an unknown solver or no steps.
 
     Cost: 2 x steps x (1, 2 or 4) model calls a point.
+
+    References:
+        Song et al. 2021, section 4.3 and appendix D.
     """
     noisy, clean = clock_ends(model, schedule)
     scale = float(schedule(torch.tensor(clean, dtype=torch.float64))[0])

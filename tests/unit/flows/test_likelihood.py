@@ -224,3 +224,11 @@ def test_bad_settings_are_one_sentence(g3, generator):
         log_likelihood(g3, POINTS, divergence="hutchinson")
     with pytest.raises(SettingError, match="value range"):
         log_likelihood(g3, POINTS, grey_levels=256)
+
+
+def test_an_error_that_was_not_measured_is_not_zero(g3):
+    found = log_likelihood(g3, POINTS, steps=5, check_steps=False)
+    assert found.step_error is None
+    assert found.error is None
+    assert found.report.residual is None
+    assert found.estimate().error is None
