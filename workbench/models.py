@@ -146,6 +146,34 @@ def expand_sigma(y: Points, sigma: Sigma) -> Tensor:
     return torch.as_tensor(sigma, dtype=y.dtype, device=y.device).unsqueeze(-1)
 
 
+def check_sigma(sigma: Sigma, frame: Frame, *, zero: bool = False, in_range: bool = False) -> None:
+    """Check a noise level given as a Python number; tensors are not looked into, which would cost a wait.
+
+    Args:
+        sigma: The level.
+        frame: What the model declares.
+        zero: Whether 0 is a level, too.
+        in_range: Whether the level must lie in the range that the model declares.
+
+    Raises:
+        SettingError: If the level is no level, or outside the range.
+    """
+    if isinstance(sigma, Tensor):
+        return
+    low, high = frame.sigma_min, frame.sigma_max
+    if in_range and not low * (1.0 - 1e-6) <= sigma <= high * (1.0 + 1e-6):
+        nearest = high if sigma > high else low
+        raise SettingError(
+            f"sigma {sigma:g} for {frame}", f"a noise level from {low:g} to {high:g}", f"sigma={nearest:g}"
+        )
+    if not (sigma > 0 or (zero and sigma == 0)):
+        raise SettingError(
+            f"sigma {sigma:g} for {frame}",
+            "a noise level of 0 or above" if zero else "a noise level above 0",
+            f"sigma={low or 1e-3:g}",
+        )
+
+
 def score(model: ScoreModel, y: Points, sigma: Sigma) -> Vectors:
     """Gradient of log p_sigma at y.
 
@@ -157,20 +185,40 @@ def score(model: ScoreModel, y: Points, sigma: Sigma) -> Vectors:
     Returns:
         Vectors of y's shape, in nats per unit of y. Differentiable. One model call a point. For a network the
         relative error grows like machine epsilon / sigma: use float64 below 0.02.
+
+    Raises:
+        SettingError: If sigma is a number not above 0 and the model has no score of its own.
+
+    References:
+        Karras et al. 2022, equation 3.
     """
     if isinstance(model, ExactScore):
         return model.score(y, sigma)
+    check_sigma(sigma, model.frame)
     return (model.denoise(y, sigma) - y) / expand_sigma(y, sigma) ** 2
 
 
 def noise(model: ScoreModel, y: Points, sigma: Sigma) -> Vectors:
-    """E[eps | y], the noise that the model sees in y; pure number, one model call a point."""
+    """E[eps | y], the noise that the model sees in y; also dy/dsigma of the probability-flow ODE.
+
+    Args:
+        model: The model.
+        y: Noisy points, shape (*batch, dim), in the data's unit.
+        sigma: Noise level.
+
+    Returns:
+        Vectors of y's shape, pure numbers. Differentiable. One model call a point.
+
+    Raises:
+        SettingError: If sigma is a number not above 0 and the model has no score of its own.
+
+    References:
+        Karras et al. 2022, equation 1.
+    """
+    if isinstance(model, ExactScore):
+        return -expand_sigma(y, sigma) * model.score(y, sigma)
+    check_sigma(sigma, model.frame)
     return (y - model.denoise(y, sigma)) / expand_sigma(y, sigma)
-
-
-def ode_field(model: ScoreModel, y: Points, sigma: Sigma) -> Vectors:
-    """dy/dsigma of the probability-flow ODE in the variance-exploding frame; equal to `noise`."""
-    return noise(model, y, sigma)
 
 
 def fields_along(model: ScoreModel, x: Points, t: Tensor, schedule: Schedule) -> tuple[Vectors, Vectors]:

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from workbench.errors import SettingError
-from workbench.models import Frame
+from workbench.models import Frame, check_sigma
 from workbench.types import Points, Sigma
 
 SMALLEST_SIGMA = 1e-4
@@ -42,6 +42,8 @@ class NoiseEmbedding(nn.Module):
         classes: number of classes; 0 for an unconditional network.
         frequencies: number of sine and cosine pairs.
     """
+
+    frequencies: Tensor
 
     def __init__(self, width: int, classes: int, frequencies: int = 32) -> None:
         super().__init__()
@@ -264,13 +266,19 @@ class NetModel:
             sigma: Noise level, one for all or broadcastable to *batch.
 
         Returns:
-            Denoised points of y's shape and dtype. One network call a point, two with guidance.
+            Denoised points of y's shape and dtype; y itself at 0. One network call a point, two with
+            guidance.
+
+        Raises:
+            SettingError: If sigma is a negative number. Tensors are not looked into.
         """
+        check_sigma(sigma, self.frame, zero=True)
         weights = next(self.net.parameters())
         batch, dim = y.shape[:-1], y.shape[-1]
         flat = y.reshape(-1, dim).to(weights.dtype)
         level = torch.as_tensor(sigma, dtype=weights.dtype, device=y.device).expand(batch).reshape(-1)
-        size = max(1, self.memory // (self.net.inner.entries_a_point * weights.element_size()))
+        entries = int(self.net.inner.entries_a_point)  # pyright: ignore[reportArgumentType]  # a plain attribute
+        size = max(1, self.memory // (entries * weights.element_size()))
         parts = [self._pass(*chunk) for chunk in zip(flat.split(size), level.split(size), strict=True)]
         return torch.cat(parts).reshape(y.shape).to(y.dtype)
 

@@ -17,8 +17,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from workbench.draws import draw_normal
 from workbench.errors import SettingError
-from workbench.models import ScoreModel, ode_field
+from workbench.integrators import Cancel, Progress
+from workbench.models import ScoreModel, check_finite, noise
 from workbench.types import Points
 
 
@@ -61,6 +63,8 @@ def sample(
     sigma_min: float | None = None,
     sigma_max: float | None = None,
     dtype: torch.dtype = torch.float32,
+    progress: Progress | None = None,
+    cancel: Cancel | None = None,
 ) -> Points:
     """Draw samples of a model.
 
@@ -72,12 +76,16 @@ def sample(
         sigma_min: Last level above zero; None for the model's smallest.
         sigma_max: First level; None for the model's largest.
         dtype: Floating type of the samples.
+        progress: Called after every level with the fraction done and a sentence.
+        cancel: Asked before every level; then the denoised points of the level reached are returned.
 
     Returns:
         Points of shape (count, dim). Detached from any graph. Cost: 2 steps - 1 model calls a sample.
 
     Raises:
         SettingError: For fewer than two steps or levels that do not fall.
+        ModelOutputError: If the model returns something not finite; says at which image and noise level.
+            Looked at once, at the end, as long as nothing is wrong.
 
     References:
         Karras et al. 2022, algorithm 1.
@@ -87,14 +95,24 @@ def sample(
         model.frame.sigma_min if sigma_min is None else sigma_min,
         model.frame.sigma_max if sigma_max is None else sigma_max,
     ).tolist()
-    y = levels[0] * torch.randn(
-        count, model.frame.dim, generator=generator, dtype=dtype, device=generator.device
-    )
-    for now, then in pairwise(levels):
-        slope = ode_field(model, y, now)
+    like = torch.empty(0, dtype=dtype, device=generator.device)
+    y = levels[0] * draw_normal((count, model.frame.dim), like, generator)
+    failed = torch.full((count,), -1, device=y.device)  # first level at which a sample was not finite
+    for step, (now, then) in enumerate(pairwise(levels)):
+        if cancel is not None and cancel.is_set():
+            y = model.denoise(y, now)
+            break
+        slope = noise(model, y, now)
         ahead = y + (then - now) * slope
         if then > 0:
-            slope = (slope + ode_field(model, ahead, then)) / 2
+            slope = (slope + noise(model, ahead, then)) / 2
             ahead = y + (then - now) * slope
         y = ahead
+        failed = torch.where((failed < 0) & ~torch.isfinite(y).all(-1), step, failed)
+        if progress is not None:
+            progress((step + 1) / steps, f"sampling: level {step + 1} of {steps}")
+    if bool((failed >= 0).any()):
+        first = int(failed[failed >= 0].min())
+        wrong = torch.where((failed == first).unsqueeze(-1), torch.nan, torch.zeros_like(y))
+        check_finite(wrong, model=str(model.frame), sigma=levels[first], what="sample")
     return y

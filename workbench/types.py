@@ -32,5 +32,5 @@ Coords = Float[Tensor, "*batch axes"]
 Scalar = float | Float[Tensor, ""]
 """One number, a Python float or a tensor without axes."""
 
-Sigma = float | Float[Tensor, "*#batch"]
+Sigma = float | int | Float[Tensor, "*#batch"]
 """A noise level in the data's unit: one for all points, or one for each."""

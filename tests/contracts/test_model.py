@@ -229,6 +229,8 @@ def test_levels_outside_the_range_are_refused():
         SettingError, match=r"got sigma 0\.001 for wrapped; expected a noise level from 0\.02 to 80"
     ):
         wrapped.denoise(torch.zeros(1, 2), 0.001)
+    with pytest.raises(SettingError, match=r"got sigma 0 for wrapped"):
+        wrapped.denoise(torch.zeros(1, 2), 0)
     with pytest.raises(SettingError, match=r"try sigma=80"):
         wrapped.denoise(torch.zeros(1, 2), 1e3)
 

@@ -15,7 +15,6 @@ from workbench.models import (
     expand_sigma,
     landscape_of,
     noise,
-    ode_field,
     score,
 )
 from workbench.worlds import load_world
@@ -42,7 +41,7 @@ def test_the_exploding_field_keeps_normal_data_normal():
     y = torch.tensor([[0.4, -2.0]])
     sigma = torch.tensor(0.7)
     grown = y * torch.sqrt(1 + sigma**2)
-    assert_close(ode_field(Shrinking(), grown, sigma), y * sigma / torch.sqrt(1 + sigma**2))
+    assert_close(noise(Shrinking(), grown, sigma), y * sigma / torch.sqrt(1 + sigma**2))
 
 
 def test_a_level_landscape_is_minus_the_log_density(generator):
@@ -76,3 +75,17 @@ def test_a_network_without_density_has_no_landscape():
 def test_frames_in_words(frame, words):
     assert str(frame) == words
     assert frame.dim == math.prod(frame.shape) == 784
+
+
+@pytest.mark.parametrize("quantity", [score, noise])
+@pytest.mark.parametrize("sigma", [0.0, 0, -1.0, math.nan])
+def test_a_level_that_is_none_is_refused(quantity, sigma):
+    with pytest.raises(SettingError, match="expected a noise level above 0"):
+        quantity(Shrinking(), torch.ones(1, 2), sigma)
+
+
+def test_an_exact_model_has_fields_without_noise():
+    world = load_world("g3")
+    y = torch.ones(1, 2)
+    assert_close(noise(world, y, 0.0), torch.zeros(1, 2), rtol=0, atol=0)
+    assert_close(noise(world, y, 0.4), (y - world.denoise(y, 0.4)) / 0.4, rtol=1e-12, atol=1e-14)

@@ -1,13 +1,14 @@
 """The sampler against a flow that is known: one normal distribution, where every path is a stretch."""
 
 import math
+import threading
 from dataclasses import dataclass, field
 
 import pytest
 import torch
 
 from tests.oracles import nets as oracle
-from workbench.errors import SettingError
+from workbench.errors import ModelOutputError, SettingError
 from workbench.models import Frame, expand_sigma
 from workbench.sampling import karras_levels, sample
 
@@ -65,3 +66,33 @@ def test_settings_out_of_range(generator):
         sample(Normal(), 3, steps=1, generator=generator)
     with pytest.raises(SettingError, match="0 < sigma_min < sigma_max"):
         karras_levels(5, 2.0, 1.0)
+
+
+class Broken(Normal):
+    """Not finite for the second sample below a noise level."""
+
+    def denoise(self, y, sigma):
+        clean = super().denoise(y, sigma)
+        if sigma < 1.0:
+            clean[1] = math.nan
+        return clean
+
+
+def test_a_model_that_breaks_is_named_with_its_sample_and_level(generator):
+    with pytest.raises(ModelOutputError, match="non-finite sample from normal at image 1, sigma"):
+        sample(Broken(), 3, steps=7, generator=generator)
+
+
+def test_sampling_reports_and_stops(generator):
+    seen, stop = [], threading.Event()
+
+    def progress(fraction, message):
+        seen.append(fraction)
+        if len(seen) == 3:
+            stop.set()
+
+    model = Normal()
+    found = sample(model, 4, steps=9, generator=generator, progress=progress, cancel=stop)
+    assert seen == [1 / 9, 2 / 9, 3 / 9]
+    assert torch.isfinite(found).all()
+    assert sum(model.calls) == 4 * (2 * 3 + 1)

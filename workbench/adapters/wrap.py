@@ -36,7 +36,7 @@ import torch
 from torch import Tensor
 
 from workbench.errors import SettingError, ShapeError
-from workbench.models import Frame
+from workbench.models import Frame, check_sigma
 from workbench.schedules import Schedule, rates, sigma_of, time_of
 from workbench.types import Points, Sigma
 
@@ -84,7 +84,7 @@ class WrappedModel:
             SettingError: If sigma is a number outside the frame's range. Tensors are not looked into.
             ShapeError: If the module's output has another shape than its input.
         """
-        self._check_level(sigma)
+        check_sigma(sigma, self.frame, in_range=True)
         batch, dim = y.shape[:-1], y.shape[-1]
         work = y.dtype if self.dtype is None else self.dtype
         level = torch.as_tensor(sigma, dtype=work, device=y.device).expand(batch).reshape(-1)
@@ -133,15 +133,6 @@ class WrappedModel:
             return y + s * sigma * output
         return (s_rate * a * y - s * output) / (s_rate * a - a_rate * s)
 
-    def _check_level(self, sigma: Sigma) -> None:
-        low, high = self.frame.sigma_min * (1.0 - 1e-6), self.frame.sigma_max * (1.0 + 1e-6)
-        if isinstance(sigma, float) and not low <= sigma <= high:
-            raise SettingError(
-                f"sigma {sigma:g} for {self.frame}",
-                f"a noise level from {self.frame.sigma_min:g} to {self.frame.sigma_max:g}",
-                f"sigma={min(max(sigma, self.frame.sigma_min), self.frame.sigma_max):g}",
-            )
-
 
 def wrap(
     module: Callable[[Tensor, Tensor, Any], Tensor],
@@ -163,7 +154,7 @@ def wrap(
 
     The module is asked in its own frame x = a y and at its own time; whatever it predicts becomes E[x0 | y].
     An output that was clipped, thresholded or guided is no posterior mean, and its field no score: switch
-        that off first.
+    that off first.
 
     Args:
         module: Callable (x, t, condition) -> F; x of shape (n, *shape), t of shape (n,), F of x's shape.

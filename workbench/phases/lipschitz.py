@@ -20,10 +20,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.func import jvp
 
 from workbench.errors import SettingError
-from workbench.models import ScoreModel, ode_field
+from workbench.forward import jvp
+from workbench.models import ScoreModel, noise
 from workbench.types import Points, Vectors
 from workbench.worlds import GaussianMixture
 
@@ -78,7 +78,7 @@ class FlowMap:
 
         def rate(y: Tensor, u: float) -> Tensor:
             sigma = self.softness * math.sinh(max(u, 1e-9))
-            return ode_field(self.model, y, sigma) * (self.softness * math.cosh(u))
+            return noise(self.model, y, sigma) * (self.softness * math.cosh(u))
 
         y = math.hypot(self.sigma_max, self.model.frame.data_std) * z
         for k in range(self.steps):
