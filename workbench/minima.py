@@ -5,6 +5,7 @@ References:
         https://doi.org/10.1007/BF01589116
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,8 +49,9 @@ def find_minimum(
         max_iterations: Limit of iterations.
 
     Returns:
-        The minimum with its report. Warns if the limit came first. The report counts points; each costs one
-        energy and one force.
+        The minimum with its report; the report counts points, each costs one energy and one force. Warns if
+        the limit came first, or if the landscape returned something that is not finite: then the status is
+        diverged and the point the lowest finite one.
 
     Raises:
         ShapeError: If x is no finite floating point.
@@ -62,14 +64,18 @@ def find_minimum(
     if not tol > 0:
         raise SettingError(f"tol = {tol}", "a positive tolerance")
     calls, history = 0, []
+    lowest = (math.inf, x.detach().clone(), math.inf)  # energy, point, largest force component; finite ones
 
     def descend(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        nonlocal calls
+        nonlocal calls, lowest
         point = torch.as_tensor(flat).to(x).reshape(x.shape)
         calls += 1
         force = landscape.force(point)
-        history.append(float(force.abs().max()))
-        return float(landscape.energy(point)), -force.detach().cpu().double().numpy().ravel()
+        energy, left = float(landscape.energy(point)), float(force.abs().max())
+        history.append(left)
+        if math.isfinite(left) and energy < lowest[0]:
+            lowest = (energy, point, left)
+        return energy, -force.detach().cpu().double().numpy().ravel()
 
     options = {
         "maxiter": max_iterations,
@@ -81,8 +87,15 @@ def find_minimum(
     found = minimize(
         descend, x.detach().cpu().double().numpy().ravel(), jac=True, method="L-BFGS-B", options=options
     )
-    left = float(np.abs(found.jac).max())
+    end, energy, left = (
+        torch.as_tensor(found.x).to(x).reshape(x.shape),
+        float(found.fun),
+        np.abs(found.jac).max(),
+    )
     status = Status.CONVERGED if left <= tol else Status.MAX_ITERATIONS
+    if not (math.isfinite(energy) and math.isfinite(left) and bool(torch.isfinite(end).all())):
+        status, (energy, end, left) = Status.DIVERGED, lowest
+    left = float(left)
     report = SolveReport(
         status,
         int(found.nit),
@@ -92,4 +105,4 @@ def find_minimum(
         message=f"largest force component {left:.2e}",
     )
     report.warn_if_failed()
-    return MinimumResult(torch.as_tensor(found.x).to(x).reshape(x.shape), float(found.fun), left, report)
+    return MinimumResult(end, energy, left, report)

@@ -37,3 +37,19 @@ def test_an_unfinished_search_says_so():
     assert found.report.status is Status.MAX_ITERATIONS
     with pytest.raises(SettingError, match="tol = 0"):
         find_minimum(Bowl(), torch.zeros(6), tol=0.0)
+
+
+class Cliff(Bowl):
+    """A bowl whose force is not a number beyond a wall."""
+
+    def force(self, x):
+        return torch.where(x.abs().amax() > 0.5, torch.nan, super().force(x))
+
+
+def test_a_broken_landscape_ends_at_its_lowest_finite_point():
+    with pytest.warns(ConvergenceWarning, match="diverged"):
+        found = find_minimum(Cliff(), torch.zeros(6), tol=1e-8)
+    assert found.report.status is Status.DIVERGED
+    assert torch.isfinite(found.x).all()
+    assert_close(torch.tensor(found.energy), Bowl().energy(found.x))
+    assert math.isfinite(found.report.residual)
