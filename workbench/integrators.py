@@ -13,6 +13,7 @@ References:
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -65,16 +66,28 @@ class Solution:
     failed_at: Tensor
 
 
-def check_solver(solver: str, steps: int) -> None:
-    """Check the two settings of an integration.
+def check_solver(solver: str, steps: int, tol: float | None = None) -> None:
+    """Check the settings of an integration.
+
+    Args:
+        solver: A name in `ORDERS` or `ADAPTIVE`.
+        steps: Number of steps.
+        tol: Tolerance; looked at where the solver is adaptive.
 
     Raises:
-        SettingError: If the solver is unknown or no step is asked for.
+        SettingError: If the solver is unknown, no step is asked for, or the tolerance promises nothing.
     """
-    if solver not in ORDERS and solver not in ADAPTIVE:
+    if not isinstance(solver, str) or (solver not in ORDERS and solver not in ADAPTIVE):
         raise SettingError(f"solver {solver!r}", f"one of {', '.join((*ORDERS, *ADAPTIVE))}", "solver='rk4'")
-    if steps < 1:
-        raise SettingError(f"{steps} steps", "at least one", "steps=50")
+    if isinstance(steps, bool) or not isinstance(steps, Integral) or steps < 1:
+        raise SettingError(f"{steps!r} steps", "a whole number, at least one", "steps=50")
+    if tol is not None and solver in ADAPTIVE:
+        _check_tolerance(tol, solver)
+
+
+def _check_tolerance(tol: object, solver: str) -> None:
+    if isinstance(tol, bool) or not isinstance(tol, Real) or not 0.0 < tol < 0.1:
+        raise SettingError(f"tol={tol!r} for {solver}", "a number above 0 and below 0.1", "tol=1e-7")
 
 
 def take_step(derivative: Derivative, state: State, t: Tensor, end: Tensor, solver: str) -> State:
@@ -133,6 +146,7 @@ def integrate(
         The solution. Differentiable.
     """
     if solver in ADAPTIVE:
+        _check_tolerance(tol, solver)
         return _integrate_adaptively(derivative, state, times, solver, tol, cancel)
     steps = times.shape[0] - 1
     batch = state[0].shape[:-1]
@@ -151,6 +165,9 @@ def integrate(
     diverged = bool((failed_at >= 0).any())
     status = Status.CANCELLED if stopped else Status.DIVERGED if diverged else Status.CONVERGED
     return Solution(state, reached, reached * ORDERS[solver], status, failed_at)
+
+
+_UNDERFLOW = ("underflow in dt", "non-finite values in state")
 
 
 class _Cancelled(Exception):
@@ -177,7 +194,9 @@ def _integrate_adaptively(
         path = odeint(rates, state, times[[0, -1]], rtol=tol, atol=tol, method=solver)
     except _Cancelled:
         return Solution(state, 0, evaluations, Status.CANCELLED, failed_at)
-    except AssertionError:  # how the library says that its step has shrunk to nothing
+    except AssertionError as error:  # how the library says that its step has shrunk to nothing
+        if not str(error).startswith(_UNDERFLOW):
+            raise
         return Solution(state, 0, evaluations, Status.DIVERGED, torch.zeros_like(failed_at))
     state, failed_at = _kept_finite(state, tuple(part[-1] for part in path), failed_at, 0)
     status = Status.DIVERGED if bool((failed_at >= 0).any()) else Status.CONVERGED

@@ -105,3 +105,11 @@ def test_unknown_solvers_are_named():
         check_solver("rk5", 10)
     with pytest.raises(SettingError, match="got 0 steps"):
         check_solver("rk4", 0)
+
+
+def test_an_assertion_of_the_derivative_is_not_swallowed():
+    def derivative(t, state):
+        raise AssertionError("the user's own")
+
+    with pytest.raises(AssertionError, match="the user's own"):
+        integrate(derivative, (torch.ones(2, 3),), torch.linspace(0.0, 1.0, 3), solver="dopri5")
