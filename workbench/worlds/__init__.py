@@ -10,7 +10,7 @@ from functools import cache
 
 from workbench.errors import SettingError
 from workbench.worlds.circle import NoisyCircle
-from workbench.worlds.facts import Facts, Route, World
+from workbench.worlds.facts import DensityWorld, Facts, LandscapeWorld, Route, World
 from workbench.worlds.ising import InfiniteIsing, Ising, infinite_ising, sample_heat_bath, sample_wolff
 from workbench.worlds.mixture import GaussianMixture
 from workbench.worlds.mixtures import ring_mixture, three_gaussians, two_wells, v_mixture
@@ -63,10 +63,12 @@ def load_world(name: str) -> World:
 __all__ = [
     "LANDSCAPES",
     "WORLDS",
+    "DensityWorld",
     "Facts",
     "GaussianMixture",
     "InfiniteIsing",
     "Ising",
+    "LandscapeWorld",
     "MullerBrown",
     "NoisyCircle",
     "PolarDoubleWell",

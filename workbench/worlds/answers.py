@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from workbench.models import ExactScore, LevelLandscape
+from workbench.models import LevelLandscape
 from workbench.types import Points, Scalars
-from workbench.worlds.facts import Route, World
+from workbench.worlds.facts import DensityWorld, Route, World
 from workbench.worlds.reference import deviation
 
 
@@ -36,7 +36,7 @@ class KnownAnswer:
 
 def energy_of(world: World, x: Points) -> Scalars:
     """Energy of a world at zero noise: its own, or -log of its density."""
-    return LevelLandscape(world, 0.0).energy(x) if isinstance(world, ExactScore) else world.energy(x)
+    return LevelLandscape(world, 0.0).energy(x) if isinstance(world, DensityWorld) else world.energy(x)
 
 
 def descend_to_minimum(world: World, x: Points, *, steps: int = 2000, tol: float = 1e-2) -> Tensor:
@@ -59,7 +59,7 @@ def descend_to_minimum(world: World, x: Points, *, steps: int = 2000, tol: float
         far = torch.cdist(x, minima).amin(-1) > reach
         if not bool(far.any()):
             break
-        force = world.score(x, 0.0) if isinstance(world, ExactScore) else world.force(x)
+        force = world.score(x, 0.0) if isinstance(world, DensityWorld) else world.force(x)
         stiffness = torch.linalg.matrix_norm(world.hessian(x))
         step = force / stiffness.clamp_min(1e-12)[:, None]
         size = step.norm(dim=-1, keepdim=True).clamp_min(1e-12)

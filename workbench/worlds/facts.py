@@ -5,6 +5,7 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
+from workbench.models import ExactScore, Landscape
 from workbench.types import Nodes, Points
 
 
@@ -79,8 +80,8 @@ class Facts:
 
 
 @runtime_checkable
-class World(Protocol):
-    """A model or a landscape whose answers are known."""
+class KnownWorld(Protocol):
+    """What every world offers, whether it is a density or a landscape."""
 
     @property
     def name(self) -> str:
@@ -104,3 +105,17 @@ class World(Protocol):
     def hessian(self, x: Points) -> Tensor:
         """Second derivatives of the energy (a landscape) or of the log density (a density)."""
         ...
+
+
+@runtime_checkable
+class DensityWorld(KnownWorld, ExactScore, Protocol):
+    """A score model whose answers are known."""
+
+
+@runtime_checkable
+class LandscapeWorld(KnownWorld, Landscape, Protocol):
+    """An energy whose answers are known."""
+
+
+World = DensityWorld | LandscapeWorld
+"""A model or a landscape whose answers are known; `isinstance` takes it."""

@@ -140,7 +140,7 @@ def natural_of_thermal(x: Points) -> Points:
 
 
 def _power(base: Tensor, exponent: int) -> tuple[Tensor, Tensor]:
-    """base^exponent divided by exp(log scale), and log scale, for symmetric positive matrices."""
+    """base^exponent over exp(log scale), and log scale, for symmetric positive matrices; exponent from 1."""
     log_scale = torch.zeros(base.shape[:-2], dtype=base.dtype, device=base.device)
     result, result_scale, square = None, log_scale, base
     while exponent:
@@ -152,7 +152,7 @@ def _power(base: Tensor, exponent: int) -> tuple[Tensor, Tensor]:
             square = square @ square
             top = square.amax(dim=(-2, -1), keepdim=True).detach()
             square, log_scale = square / top, 2.0 * log_scale + torch.log(top[..., 0, 0])
-    return result, result_scale
+    return base if result is None else result, result_scale
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ are those of the integrated reference paths.
 References:
     Moreau, Coeurdoux, Ferre, Vanden-Eijnden, "Probing the Geometry of Diffusion Models with the String
         Method", 2026, appendix C, https://arxiv.org/abs/2602.22122 (the covariance of the bent valley as
-        repaired
-        there: diag(7, 0.3) turned by plus and minus 60 degrees)
+        repaired there: diag(7, 0.3) turned by plus and minus 60 degrees)
 """
 
 import math
@@ -16,12 +15,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from workbench.errors import SettingError
 from workbench.worlds.facts import Facts, Route
 from workbench.worlds.mixture import GaussianMixture
 from workbench.worlds.reference import polish_stationary
 
 _G3_ACROSS = 6.384672520
 _G3_OVER = 9.506935446
+_RING_MODES, _RING_RADIUS, _RING_WIDTH = 8, 4.0, 0.6
 _RING_HALF = 12.245853903
 _V_VALLEY = 10.797949972
 
@@ -63,17 +64,13 @@ def three_gaussians() -> GaussianMixture:
     return replace(mixture, known=facts)
 
 
-def ring_mixture(count: int = 8, radius: float = 4.0, width: float = 0.6) -> GaussianMixture:
-    """Equal round components evenly on a circle.
+def ring_mixture() -> GaussianMixture:
+    """Eight equal round components of standard deviation 0.6 evenly on a circle of radius 4.
 
-    Opposite modes are joined by a path round the ring over count/2 equal barriers. The straight line between
+    Opposite modes are joined by a path round the ring over four equal barriers. The straight line between
     them is itself a critical path, through a point of higher index: the trap of symmetric starts.
-
-    Args:
-        count: Number of components, even.
-        radius: Radius of the circle.
-        width: Standard deviation of a component.
     """
+    count, radius, width = _RING_MODES, _RING_RADIUS, _RING_WIDTH
     angles = 2.0 * math.pi * torch.arange(count, dtype=torch.float64) / count
     circle = torch.stack([angles.cos(), angles.sin()], dim=-1)
     turned = torch.stack([(angles + math.pi / count).cos(), (angles + math.pi / count).sin()], dim=-1)
@@ -135,7 +132,12 @@ def two_wells(offset: float = 2.0, width: float = 0.5, dim: int = 2) -> Gaussian
         offset: Distance of each centre from the origin, above `width`.
         width: Standard deviation of a component.
         dim: Number of coordinates.
+
+    Raises:
+        SettingError: If the offset is not above a positive width: then there is one mode, and no path.
     """
+    if not 0.0 < width < offset:
+        raise SettingError(f"offset {offset:g} and width {width:g}", "0 < width < offset", "offset=2.0")
     centre = torch.zeros(dim, dtype=torch.float64)
     centre[0] = offset
     mixture = GaussianMixture(

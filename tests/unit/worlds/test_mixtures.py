@@ -233,3 +233,8 @@ def test_bad_settings_are_one_sentence(g3, generator):
         load_world("flatland")
     with pytest.raises(SettingError, match="without known answers"):
         _ = GaussianMixture("own", torch.ones(1), torch.zeros(1, 2), torch.eye(2)[None]).facts
+
+
+def test_two_wells_that_merge_are_refused():
+    with pytest.raises(SettingError, match="expected 0 < width < offset"):
+        two_wells(0.5, 0.5)
