@@ -29,17 +29,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from workbench.checks import check_model, check_switch, shown
 from workbench.curves import Curve, slerp, straight
 from workbench.errors import SettingError, ShapeError
 from workbench.flows import noise_range
 from workbench.integrators import Cancel, Progress
 from workbench.models import ExactScore, Landscape, ScoreModel, check_points
-from workbench.report import Estimate, Provenance, SolveReport, Status, provenance_of
+from workbench.report import DB_PER_NAT, Estimate, Provenance, SolveReport, Status, provenance_of
 from workbench.schedules import LINEAR, Schedule
 from workbench.strings.evolution import Gamma
 from workbench.strings.meter import Meter
 from workbench.strings.profile import Profile
 from workbench.strings.reading import Barrier, Reading, deviation_between, ground_of, read_string
+from workbench.strings.settings import check_path
 from workbench.strings.solve import first_strings, solver_of
 from workbench.strings.static import Align, Precondition
 
@@ -143,8 +145,16 @@ class PathResult:
     @property
     def db_per_dim(self) -> Tensor:
         """Log likelihood along the string relative to its start, in dB per dimension: -10 log10(e) V /
-        dim."""
-        return -10.0 / math.log(10.0) * self.energy / self.curve.points.shape[-1]
+        dim.
+
+        Raises:
+            SettingError: If the energy is no negative log density, or not known.
+        """
+        if self.energy is None or self.energy_unit != "nats":
+            raise SettingError(
+                f"an energy in {self.energy_unit or 'no unit'}", "a log density, in nats", "result.energy"
+            )
+        return -DB_PER_NAT * self.energy / self.curve.points.shape[-1]
 
 
 def find_path(
@@ -235,9 +245,8 @@ def find_path(
     image.
     """
     begin = time.perf_counter()
+    check_model(model, landscapes=True)
     regime = _regime(model, regime)
-    _check_ends(model, start, end)
-    meter = Meter(memory_budget)
     options = {
         "nodes": nodes,
         "gamma": gamma,
@@ -258,11 +267,19 @@ def find_path(
         "precondition": precondition,
         "via": via,
         "regime": regime,
+        "polish": polish,
+        "energy_sigma": energy_sigma,
+        "memory_budget": memory_budget,
         "given": not isinstance(starts, int),
         "generator": generator,
-        "progress": _part(progress, 0.0, 0.9),
+        "progress": progress,
         "cancel": cancel,
     }
+    check_path(options, starts)
+    check_switch("measure_share", measure_share)
+    _check_ends(model, start, end, nodes)
+    meter = Meter(memory_budget)
+    options["progress"] = _part(progress, 0.0, 0.9)
     level = _energy_level(model, regime, sigma, energy_sigma, window, schedule)
     ground = ground_of(model, level)
     exact = ground.energy is not None
@@ -279,7 +296,7 @@ def find_path(
             polish_saddles=closely,
             other=strings.others[k],
             other_says=strings.other_says,
-            tol=tol or 1e-5,
+            tol=1e-5 if tol is None else tol,
         )
 
     count = strings.points.shape[0]
@@ -380,7 +397,7 @@ def _regime(model: ScoreModel | Landscape, regime: str | None) -> str:
     if regime is None:
         return "static" if energy_only else "mep"
     if regime not in REGIMES:
-        raise SettingError(f"regime {regime!r}", f"one of {', '.join(REGIMES)}", "regime='mep'")
+        raise SettingError(shown("regime", regime), f"one of {', '.join(REGIMES)}", "regime='mep'")
     if energy_only and regime not in ("static", "principal"):
         raise SettingError(
             f"regime {regime!r} on the landscape {model.name}", "a model with noise levels", "regime='static'"
@@ -388,15 +405,17 @@ def _regime(model: ScoreModel | Landscape, regime: str | None) -> str:
     return regime
 
 
-def _check_ends(model: ScoreModel | Landscape, start: Tensor, end: Tensor) -> None:
+def _check_ends(model: ScoreModel | Landscape, start: Tensor, end: Tensor, nodes: int) -> None:
     """Shape, finiteness, range and difference of the ends, in one sentence each."""
     for name, point in (("start", start), ("end", end)):
-        dim = point.shape[-1] if isinstance(model, Landscape) and isinstance(point, Tensor) else None
-        check_points(point, model.frame.dim if dim is None else dim, name=name)
+        anything = point.shape[-1] if isinstance(point, Tensor) and point.ndim else 1
+        check_points(point, anything if isinstance(model, Landscape) else model.frame.dim, name=name)
         if point.ndim != 1:
             raise ShapeError(
                 f"{name} of shape {tuple(point.shape)}", "one point of shape (dim,)", f"{name}[0]"
             )
+        if point.dtype not in (torch.float32, torch.float64):
+            raise ShapeError(f"{name} of dtype {point.dtype}", "float32 or float64", f"{name}.float()")
     if start.shape != end.shape or start.dtype != end.dtype or start.device != end.device:
         raise ShapeError(
             f"a start of {tuple(start.shape)} {start.dtype} on {start.device} "
@@ -406,6 +425,15 @@ def _check_ends(model: ScoreModel | Landscape, start: Tensor, end: Tensor) -> No
         )
     if torch.equal(start, end):
         raise SettingError("a start equal to the end", "two different points", "another end")
+    size = torch.maximum(torch.linalg.vector_norm(start), torch.linalg.vector_norm(end))
+    apart = float(torch.linalg.vector_norm(end - start))
+    least = 64.0 * nodes * torch.finfo(start.dtype).eps * float(size)
+    if apart < least:
+        raise SettingError(
+            f"ends {apart:.2g} apart, which is round-off beside their size {float(size):.3g}",
+            f"at least {least:.2g} for {nodes} images in {str(start.dtype).removeprefix('torch.')}",
+            "another end",
+        )
     bounds = None if isinstance(model, Landscape) else model.frame.value_range
     if bounds is not None:
         low, high = bounds

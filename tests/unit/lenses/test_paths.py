@@ -1,5 +1,6 @@
 """The door to paths: regimes, starts, verdicts, errors in one sentence, and error bars that hold."""
 
+import inspect
 import math
 import threading
 import warnings
@@ -297,3 +298,14 @@ def test_stated_length_errors_hold():
         coarse = find_path(world, *ends, regime="static", nodes=17, polish=False, measure_share=False)
         held.append(abs(coarse.length.value - fine.length.value) <= 3 * coarse.length.error)
     assert np.mean(held) >= 0.95
+
+
+def test_every_setting_of_a_path_is_in_its_provenance():
+    world = load_world("muller_brown")
+    found = find_path(world, world.facts.start, world.facts.end, nodes=9, measure_share=False, tol=0.1)
+    asked = {
+        name for name, one in inspect.signature(find_path).parameters.items() if one.kind is one.KEYWORD_ONLY
+    }
+    assert asked - {"generator", "progress", "cancel", "measure_share"} <= found.provenance.settings.keys()
+    with pytest.raises(SettingError, match="expected a log density, in nats"):
+        _ = found.db_per_dim

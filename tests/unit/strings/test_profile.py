@@ -23,7 +23,7 @@ from workbench.worlds import load_world
 
 
 def _arc(nodes):
-    """The sheet's test arc across the three-component mixture."""
+    """A bent arc across the three-component mixture."""
     u = torch.linspace(0, 1, nodes)
     x = torch.stack([-3 + 6 * u, u + 2 * torch.sin(torch.pi * u)], -1)
     return Curve.through(x)
