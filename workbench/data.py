@@ -22,6 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -155,7 +156,7 @@ def _load_digits(split: str, folder: str | Path | None) -> ImageSet:
     """The 8x8 digits of scikit-learn; the last 297 are held out."""
     from sklearn.datasets import load_digits  # takes a second to import
 
-    bunch = load_digits()
+    bunch: Any = load_digits()
     rows = slice(0, -DIGITS_HELD_OUT) if split == "train" else slice(-DIGITS_HELD_OUT, None)
     return ImageSet(
         name="digits",

@@ -18,6 +18,7 @@ from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from workbench.errors import SettingError, ShapeError
 from workbench.types import Coords, Matrices, Points, Vectors
@@ -138,9 +139,7 @@ class Slice:
         along = along / length
         across = _off(third - first, along)
         if bool(across.norm() <= 1e-6 * length):
-            across = _off(
-                torch.eye(len(along), dtype=along.dtype, device=along.device)[along.abs().argmin()], along
-            )
+            across = _off(one_hot(along.abs().argmin(), len(along)).to(along), along)
         across = across / across.norm()
         return cls(
             origin=first,

@@ -81,7 +81,7 @@ def fit_judge(
     steps, done = epochs * (len(data) // batch), 0
     for epoch in range(epochs):
         order = torch.randperm(len(data), generator=generator)
-        total = 0.0
+        total = torch.zeros((), device=data.device)  # read once an epoch
         for rows in order[: len(data) // batch * batch].split(batch):
             for group in optimiser.param_groups:
                 group["lr"] = rate * 0.5 * (1 + math.cos(math.pi * done / steps)) * min(1.0, (done + 1) / 100)
@@ -90,10 +90,11 @@ def fit_judge(
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
             optimiser.step()
-            total, done = total + loss.item(), done + 1
+            total, done = total + loss.detach(), done + 1
         if progress is not None:
             progress(
-                (epoch + 1) / epochs, f"epoch {epoch + 1} of {epochs}, loss {total * batch / len(data):.4f}"
+                (epoch + 1) / epochs,
+                f"epoch {epoch + 1} of {epochs}, loss {float(total) * batch / len(data):.4f}",
             )
     return judge.eval()
 

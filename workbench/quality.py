@@ -36,7 +36,7 @@ from workbench.models import ScoreModel
 from workbench.nets import NetModel, given
 from workbench.report import Estimate
 from workbench.sampling import sample
-from workbench.types import Points
+from workbench.types import Points, Sigma
 
 
 @torch.no_grad()
@@ -232,7 +232,7 @@ def measure_images(
     shown = measure_accuracy(judge, asked, labels)
     real = measure_accuracy(judge, held_out.points, held_out.labels)
     ratio = shown.value / real.value
-    bar = ratio * math.hypot(shown.error / shown.value, real.error / real.value)
+    bar = ratio * math.hypot(*((part.error or 0.0) / part.value for part in (shown, real)))
     figures = {
         "class_accuracy_samples": shown,
         "class_accuracy_held_out": real,
@@ -287,7 +287,7 @@ class _ByClass:
         self.model, self.counts = model, counts
         self.frame = model.frame
 
-    def denoise(self, y: Points, sigma: float) -> Points:
+    def denoise(self, y: Points, sigma: Sigma) -> Points:
         """E[x0 | y, class] for points sorted by class."""
         parts = y.split(self.counts)
         return torch.cat([given(self.model, label).denoise(part, sigma) for label, part in enumerate(parts)])

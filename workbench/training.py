@@ -222,7 +222,9 @@ def fit_denoiser(
 @torch.no_grad()
 def _average(average: nn.Module, net: nn.Module, beta: float) -> None:
     """Move the averaged weights towards the current ones: average <- beta average + (1 - beta) net."""
-    torch._foreach_lerp_(list(average.parameters()), list(net.parameters()), 1 - beta)
+    weights: list[Tensor] = list(average.parameters())
+    now: list[Tensor] = list(net.parameters())
+    torch._foreach_lerp_(weights, now, 1 - beta)  # pyright: ignore[reportPrivateImportUsage]  # one launch for all
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,8 @@
 """The shipped models by name, and any folder that holds one of the same make.
 
 A model is two files side by side: NAME.safetensors with the averaged weights in half precision, and
-NAME.json, its
-card: what it was trained on, under which licence, by which command, and how good it was measured to be.
-    Nothing is unpickled.
+NAME.json, its card: what it was trained on, under which licence, by which command, and how good it was
+measured to be. Nothing is unpickled.
 """
 
 import json
