@@ -13,6 +13,7 @@ _PUBLIC = {
     "data": ("load_images", "read_image"),
     "devices": ("resolve_device",),
     "flows": ("generate", "invert", "log_likelihood", "transport"),
+    "flows.plausibility": ("measure_plausibility",),
     "headless.progress": ("show_progress",),
     "headless.record": ("record", "record_artifact"),
     "lenses": ("LENSES",),

@@ -16,6 +16,7 @@ import tempfile
 import types
 import typing
 import zipfile
+import zlib
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
@@ -25,10 +26,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from workbench.devices import resolve_device
 from workbench.errors import DataError, SettingError
 
 _HEADER = "header"
 _FORMAT = 1
+_DAMAGE = (  # what numpy, zip and JSON raise on files that are something else, or parts of themselves
+    ValueError,
+    KeyError,
+    TypeError,
+    OSError,
+    EOFError,
+    NotImplementedError,
+    RecursionError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 Result = TypeVar("Result")
 
 
@@ -45,23 +58,34 @@ def save_result(result: Any, path: str | Path) -> Path:
     Raises:
         SettingError: If the result holds something that cannot be written, or the file exists.
     """
+    if not (dataclasses.is_dataclass(result) and not isinstance(result, type)):
+        raise SettingError(
+            f"a result of type {type(result).__name__}", "a dataclass", "save_result(result, path)"
+        )
     path = Path(path)
     path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
-    if path.exists():
+    if os.path.exists(path):  # unlike Path.exists, no error for a name that no file can have
         raise SettingError(f"the existing file {path}", "a new file", "another name")
-    arrays: dict[str, np.ndarray] = {}
+    arrays: dict[str, Any] = {}
     header = json.dumps(
         {"format": _FORMAT, "result": _encode(result, arrays, type(result).__name__)}, indent=1
     )
     arrays[_HEADER] = np.frombuffer(header.encode(), dtype=np.uint8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".saving.")
+    except OSError as error:
+        raise SettingError(
+            f"{path}, which cannot be written ({error.strerror})", "a folder to write in"
+        ) from error
     try:
         with os.fdopen(handle, "wb") as file:
             np.savez_compressed(file, **arrays)
         os.link(name, path)  # unlike a rename, refuses a file that appeared meanwhile
     except FileExistsError as error:
         raise SettingError(f"the existing file {path}", "a new file", "another name") from error
+    except OSError as error:
+        raise SettingError(f"{path}, which cannot be written ({error.strerror})", "room to write") from error
     finally:
         os.unlink(name)
     return path
@@ -96,6 +120,9 @@ def load_result(path: str | Path, kind: type[Result], *, device: str | torch.dev
     Raises:
         DataError: If the file is missing, damaged, or holds another class of result.
     """
+    if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
+        raise SettingError(f"kind {kind!r}", "the class of a result", "load_result(path, PathResult)")
+    place = resolve_device(device)
     header, arrays = _open(Path(path))
     known = _dataclasses_of(kind)
     tree = header["result"]
@@ -105,8 +132,8 @@ def load_result(path: str | Path, kind: type[Result], *, device: str | torch.dev
             f"a saved {found} in {path}", f"a saved {kind.__name__}", f"load_result(path, {found})"
         )
     try:
-        return _decode(tree, arrays, known, torch.device(device))
-    except (KeyError, TypeError, ValueError) as error:
+        return _decode(tree, arrays, known, place)
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise DataError(
             f"a damaged or older file {path} ({error})",
             f"the fields of {kind.__name__} as this version has them",
@@ -118,12 +145,16 @@ def _open(path: Path) -> tuple[dict[str, Any], Mapping[str, np.ndarray]]:
     if not path.is_file():
         raise DataError(f"no file {path}", "a saved result", "the path that save_result returned")
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         header = json.loads(arrays.pop(_HEADER).tobytes().decode())
-        header["result"]
-    except (ValueError, KeyError, TypeError, OSError, zipfile.BadZipFile, UnicodeDecodeError) as error:
+        header["result"], header["format"]
+    except _DAMAGE as error:
         raise DataError(f"{path}, which holds no readable header", "a file that save_result wrote") from error
+    if header["format"] != _FORMAT:
+        raise DataError(
+            f"{path} of format {header['format']!r}", f"format {_FORMAT}", "the version that wrote it"
+        )
     return header, arrays
 
 

@@ -81,7 +81,7 @@ class Subject:
             return self.model
         return LevelLandscape(self.model, sigma) if isinstance(self.model, ExactScore) else None
 
-    def point(self, text: str) -> Tensor:
+    def point(self, text: str | int) -> Tensor:
         """The point that a text names.
 
         Args:
@@ -94,26 +94,33 @@ class Subject:
             SettingError: If the text names no point.
             DataError: If it names a file that is no picture.
         """
-        text = text.strip()
+        text = str(text).strip()
         if text in self.given:
             return self._placed(self.given[text])
-        if self.choices is not None and text.isdigit():
+        if self.choices is not None and text.isdecimal():
             if int(text) >= len(self.choices):
                 raise SettingError(f"sample {text}", f"a number from 0 to {len(self.choices) - 1}", "0")
             return self._placed(self.choices[int(text)])
         values = _numbers(text)
         if len(values) == self.frame.dim and all(map(math.isfinite, values)):
             return self._placed(torch.tensor(values, dtype=torch.float64))
-        if self.pictures and not values:
-            return self._placed(read_image(Path(text).expanduser(), self.frame))
+        if self.pictures and text and not values:
+            return self._placed(read_image(_path(text), self.frame))
         raise SettingError(f"the point {text!r}", self._expected_point(), repr(self.start))
 
-    def ends(self, start: str = "", end: str = "") -> tuple[Tensor, Tensor]:
+    def files(self, **texts: str) -> dict[str, Path]:
+        """Which of the texts name picture files that are there: label to path."""
+        if not self.pictures:
+            return {}
+        paths = {label: _path(text) for label, text in texts.items() if text and text not in self.given}
+        return {label: path for label, path in paths.items() if path.is_file()}
+
+    def ends(self, start: str | int = "", end: str | int = "") -> tuple[Tensor, Tensor]:
         """Two points by their texts; an empty text takes the default.
 
         Args:
-            start: Text of the first end.
-            end: Text of the last end.
+            start: Text of the first end, or the number of a real sample.
+            end: Text of the last end, or the number of a real sample.
 
         Returns:
             Both, shape (dim,).
@@ -121,7 +128,8 @@ class Subject:
         Raises:
             SettingError: If a text names no point.
         """
-        return self.point(start or self.start), self.point(end or self.end)
+        first, last = str(start).strip() or self.start, str(end).strip() or self.end
+        return self.point(first), self.point(last)
 
     def points(self, text: str) -> Points | None:
         """The points of a text with semicolons between; None for an empty text.
@@ -142,6 +150,8 @@ class Subject:
         Returns:
             The field, or None where the energy is unknown or the space is no plane.
         """
+        if not 0.0 <= sigma < math.inf:
+            raise SettingError(f"sigma {sigma}", "a finite noise level, 0 or above", "0")
         landscape = self.landscape(sigma)
         if landscape is None or self.world is None or self.frame.dim != 2:
             return None
@@ -247,6 +257,15 @@ def _dtype_named(name: str | torch.dtype | None) -> torch.dtype | None:
     if found not in (torch.float32, torch.float64):
         raise SettingError(f"dtype {name!r}", "float32 or float64", "float64")
     return found
+
+
+def _path(text: str) -> Path:
+    """A path with its home folder filled in where that is known."""
+    path = Path(text.replace("\0", ""))
+    try:
+        return path.expanduser()
+    except RuntimeError:  # the home of an unknown user
+        return path
 
 
 def _numbers(text: str) -> list[float]:

@@ -1,6 +1,7 @@
 """Saved results come back equal, and a file can neither run code nor pass for another result."""
 
 import pickle
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,3 +112,40 @@ def test_what_cannot_be_written_is_named(tmp_path, value):
     with pytest.raises(SettingError, match=r"Other\.points"):
         save_result(Other(value), tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_flipped_bytes_never_raise_from_the_depths(tmp_path, seed):
+    data = bytearray(save_result(make_sample(), tmp_path / "run").read_bytes())
+    rng = np.random.default_rng(seed)
+    for position in rng.integers(0, len(data), 3):
+        data[position] = rng.integers(256)
+    kept = int(rng.integers(0, len(data))) if seed % 2 else len(data)
+    (tmp_path / "bad.npz").write_bytes(data[:kept])
+    with suppress(DataError):  # anything else fails the test
+        load_result(tmp_path / "bad.npz", Sample)
+
+
+def test_another_format_is_refused(tmp_path):
+    path = save_result(make_sample(), tmp_path / "run")
+    with np.load(path) as file:
+        arrays = dict(file)
+    text = arrays["header"].tobytes().decode().replace('"format": 1', '"format": 99')
+    arrays["header"] = np.frombuffer(text.encode(), dtype=np.uint8)
+    np.savez(tmp_path / "later.npz", **arrays)
+    with pytest.raises(DataError, match="format 99"):
+        load_result(tmp_path / "later.npz", Sample)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda path: save_result("text", path),
+        lambda path: save_result(Other(torch.zeros(1)), "/proc/x.npz"),
+        lambda path: save_result(Other(torch.zeros(1)), path / ("x" * 300)),
+        lambda path: load_result(path / "run.npz", Other, device="warp"),
+    ],
+)
+def test_what_cannot_be_saved_or_loaded_is_one_sentence(tmp_path, call):
+    with pytest.raises((SettingError, DataError), match="got"):
+        call(tmp_path)

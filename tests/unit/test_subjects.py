@@ -60,6 +60,31 @@ def test_bad_points_are_one_sentence(text, error, words):
     assert "\n" not in str(caught.value)
 
 
+def test_whole_numbers_name_real_samples_too():
+    subject = open_subject(model="digits")
+    start, end = subject.ends(9, 0)
+    assert torch.equal(start, subject.choices[9])
+    assert torch.equal(end, subject.choices[0])
+
+
+@pytest.mark.parametrize("text", ["²", "~nobody/a.png", "a\0b", ""])
+def test_odd_texts_are_refused_in_words(text):
+    with pytest.raises((SettingError, DataError), match="got"):
+        open_subject(model="digits").point(text)
+
+
+def test_picture_files_among_texts_are_found(tmp_path):
+    Image.new("L", (8, 8)).save(tmp_path / "a.png")
+    subject = open_subject(model="digits")
+    assert subject.files(start=str(tmp_path / "a.png"), end="3") == {"start": tmp_path / "a.png"}
+
+
+@pytest.mark.parametrize("sigma", [-1.0, float("nan"), float("inf")])
+def test_a_field_needs_a_noise_level(sigma):
+    with pytest.raises(SettingError, match="sigma"):
+        open_subject(world="v_mixture").field(sigma)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

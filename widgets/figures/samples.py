@@ -1,8 +1,11 @@
 """Samples before and after they went through the flow to the noise and back."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
+import numpy as np
 import plotly.graph_objects as go
+from PIL import Image
 from plotly.subplots import make_subplots
 from torch import Tensor
 
@@ -18,6 +21,7 @@ def samples_figure(
     frame: Frame,
     loop: InversionResult | None = None,
     *,
+    originals: Mapping[str, Path] | None = None,
     theme: str | Theme = "light",
 ) -> go.Figure:
     """Samples as a model sees them, and as its flow returns them.
@@ -26,14 +30,17 @@ def samples_figure(
         samples: Label to point, shape (dim,).
         frame: The model's frame; samples of other shapes than pictures are written as coordinates.
         loop: Their inversion, in the same order, with the points after the round trip.
+        originals: Label to the picture file that a sample was read from, shown before it was fitted.
         theme: Name or theme.
 
     Returns:
-        One panel a sample (and one for its return), each with its relative error.
+        One panel a sample, one for its return with the relative error, and one for its original.
     """
     look = theme_of(theme)
-    panels: list[tuple[str, Tensor]] = []
+    panels: list[tuple[str, Tensor | Path]] = []
     for k, (label, point) in enumerate(samples.items()):
+        if originals and label in originals:
+            panels.append((f"{label}, as given", originals[label]))
         panels.append((label, point))
         if loop is not None:
             panels.append((f"{label}, returned<br>error {float(loop.round_trip[k]):.1e}", loop.returned[k]))
@@ -45,7 +52,7 @@ def samples_figure(
         1, len(panels), subplot_titles=[label for label, _ in panels], horizontal_spacing=0.04
     )
     for k, (_, point) in enumerate(panels, start=1):
-        pixels = pixels_of(point[None], frame.shape, frame.value_range)[0]
+        pixels = _thumbnail(point) if isinstance(point, Path) else _pixels(point, frame)
         rows, columns = pixels.shape[:2]
         drawing.add_layout_image(
             source=png_uri(pixels), x=0, y=rows, sizex=columns, sizey=rows, sizing="stretch", layer="below",
@@ -64,6 +71,16 @@ def samples_figure(
             col=k,
         )
     return dress(drawing, title=title, status=status, theme=look, height=SIZES.strip_height + 40)
+
+
+def _pixels(point: Tensor, frame: Frame) -> np.ndarray:
+    return pixels_of(point[None], frame.shape, frame.value_range)[0]
+
+
+def _thumbnail(path: Path) -> np.ndarray:
+    with Image.open(path) as opened:
+        opened.thumbnail((256, 256))
+        return np.asarray(opened.convert("RGB"))
 
 
 def _coordinates(panels: list[tuple[str, Tensor]], title: str, status: str, look: Theme) -> go.Figure:
