@@ -207,7 +207,7 @@ def track_figure(track: Track, *, theme: str | Theme = "light", width: int | Non
     return dress(
         drawing,
         title="Directions while networks learn",
-        subtitle=f"subspaces of {track.largest_angles.shape[1]}, {track.networks} networks; 0: as before training",
+        subtitle=f"subspaces of {track.largest_angles.shape[1]}, {track.networks} networks; 0: as before",
         theme=look,
         width=width,
     )

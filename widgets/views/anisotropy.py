@@ -350,7 +350,8 @@ class AnisotropyExplorer(ipywidgets.VBox):
             return
         measured = compare_trials(trials)
         self.measurement.show(comparison_figure(measured, trials, theme=self._look, width=530))
-        ends = {"λ_min": trials[0], "λ_max": trials[-1]}
+        last = next(t for t in trials if t.eigenvalue == trials[-1].eigenvalue)  # of the first seed
+        ends = {"λ_min": trials[0], "λ_max": last}
         self.curves.show(curves_figure(ends, theme=self._look, width=530))
         agrees = "as conjectured" if measured.rank_correlation > 0 else "against the conjecture"
         self.status.say(f"Rank correlation {measured.rank_correlation:+.2f}: {agrees}.")
