@@ -216,11 +216,10 @@ def _start(lattice: Ising, x: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def sample_heat_bath(lattice: Ising, x: Tensor, *, sweeps: int = 200, generator: torch.Generator) -> Tensor:
-    """One configuration for each natural point, by checkerboard heat bath with a global flip after every
-    sweep.
+    """One configuration for each natural point, by checkerboard heat bath.
 
-    The flip (accepted with exp(-2 B M)) lets a lattice that froze into the wrong sign out of it; without it,
-    means below the critical temperature are wrong by many standard errors.
+    A global flip follows every sweep, accepted with exp(-2 B M). It lets a lattice that froze into the wrong
+    sign out of it; without it, means below the critical temperature are wrong by many standard errors.
 
     Args:
         lattice: A torus with an even number of rows and columns.
