@@ -1,10 +1,10 @@
 r"""Eigenvalues from products with a Jacobian, many points at once and without any matrix of dim x dim.
 
 For a score model the Jacobian of the score is symmetric (it is the Hessian of the log density), so the
-Lanczos process
-applies: after m products with :math:`A = -\nabla s` the eigenvalues of a tridiagonal m x m matrix lie inside
-the spectrum of A and converge to its ends first. The largest one, `Lip`, bounds explicit steps; it never
-exceeds :math:`1/\sigma^2`, because :math:`\sigma^2\nabla s = \mathrm{Cov}(x_0\mid y)/\sigma^2 - I`.
+Lanczos process applies: after m products with :math:`A = -\nabla s` the eigenvalues of a tridiagonal m x m
+matrix lie inside the spectrum of A and converge to its ends first. The largest one, `Lip`, bounds explicit
+steps; it never exceeds :math:`1/\sigma^2`, because
+:math:`\sigma^2\nabla s = \mathrm{Cov}(x_0\mid y)/\sigma^2 - I`.
 
 References:
     Golub, Van Loan, "Matrix Computations", 2013, sections 7.3 (power method) and 10.1 (Lanczos)
@@ -16,9 +16,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.func import jvp, vjp, vmap
+from torch.func import vjp, vmap
 
 from workbench.draws import draw_normal, seeded
+from workbench.forward import jvp
 from workbench.models import ScoreModel, score
 from workbench.types import Matrices, Points, Scalars, Sigma, Vectors
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.func import jvp
+from torch.func import vjp
 
 from workbench.errors import SettingError
 
@@ -61,8 +61,10 @@ def rates(schedule: Schedule, t: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor
     Returns:
         (a, s, da/dt, ds/dt), each of t's shape. Differentiable. No model calls.
     """
-    (a, s), (da, ds) = jvp(schedule.levels, (t,), (torch.ones_like(t),))
-    return a, s, da.to(t.dtype), ds.to(t.dtype)  # torch returns float64 for single times in float32
+    # Reverse mode: its state belongs to the thread. One pull each: zero times an infinite rate would be nan.
+    a, pull_a = vjp(lambda t: schedule.levels(t)[0], t)[:2]
+    s, pull_s = vjp(lambda t: schedule.levels(t)[1], t)[:2]
+    return a, s, pull_a(torch.ones_like(a))[0].to(t.dtype), pull_s(torch.ones_like(s))[0].to(t.dtype)
 
 
 def sigma_of(schedule: Schedule, t: Tensor) -> Tensor:

@@ -24,11 +24,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, jacrev, jvp, vjp, vmap
+from torch.func import functional_call, grad, jacrev, vjp, vmap
 
 from workbench.anisotropy.initial import read_laws
 from workbench.anisotropy.lanczos import find_largest
 from workbench.errors import SettingError, ShapeError
+from workbench.forward import jvp
 from workbench.models import ScoreModel
 
 

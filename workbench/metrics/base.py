@@ -22,9 +22,9 @@ from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
-from torch.func import jvp
 
 from workbench.errors import SettingError, ShapeError
+from workbench.forward import jvp
 from workbench.types import Matrices, Points, Scalars, Vectors
 
 DENSE_LIMIT = 16
@@ -223,9 +223,9 @@ def derivatives(metric: Metric, x: Points) -> Tensor:
     dim = x.shape[-1]
     eye = torch.eye(dim, dtype=x.dtype, device=x.device).reshape(dim, *(1,) * (x.ndim - 1), dim)
     spread = x.expand(dim, *x.shape)
-    _, tangents = jvp(
+    tangents = jvp(
         lambda y: matrix(metric, y), (spread.contiguous(),), (eye.expand_as(spread).contiguous(),)
-    )
+    )[1]
     return tangents.movedim(0, -3)
 
 

@@ -21,9 +21,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.func import grad, jvp
+from torch.func import grad
 
 from workbench.errors import NotConverged, SettingError
+from workbench.forward import jvp
 from workbench.metrics.base import Chart, Metric, inside
 from workbench.metrics.pullback import Pullback
 from workbench.types import Matrices, Points, Scalars, Vectors

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.func import jvp as forward_derivative
 
 from workbench.errors import SettingError
+from workbench.forward import jvp as forward_derivative
 from workbench.metrics.base import DENSE_LIMIT, Chart, Metric, inside, lower, matrix
 from workbench.types import Matrices, Points, Scalars, Vectors
 

@@ -22,8 +22,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.func import jvp, vjp
+from torch.func import vjp
 
+from workbench.forward import jvp
 from workbench.metrics.base import Chart
 from workbench.models import ScoreModel
 from workbench.types import Matrices, Nodes, Points, Scalars, Vectors
@@ -61,7 +62,7 @@ def mean_coordinates(model: ScoreModel, z: Points, probe: Tensor | None = None) 
         return model.denoise(at, sigma)
 
     if probe is not None:
-        clean, pull = vjp(denoise, y)
+        clean, pull = vjp(denoise, y)[:2]
         (pulled,) = pull(probe.expand_as(y))
         divergence = (pulled * probe).sum(dim=-1)
     else:

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.func import jvp
 
 from workbench.errors import SettingError
+from workbench.forward import jvp
 from workbench.models import ScoreModel, check_points, score
 from workbench.report import Estimate
 

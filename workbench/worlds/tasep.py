@@ -25,10 +25,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.func import jvp
 
 from workbench.draws import draw_uniform
 from workbench.errors import SettingError
+from workbench.forward import jvp
 from workbench.metrics import Chart, Hessian, Pullback, in_coordinates
 from workbench.report import Estimate
 from workbench.types import Matrices, Points, Scalars
@@ -138,7 +138,7 @@ class Tasep:
         def log_prob(at: Tensor) -> Tensor:
             return torch.log_softmax(self.log_weights(torch.exp(-at)), dim=0)
 
-        slopes = [jvp(log_prob, (t,), (axis,)) for axis in torch.eye(2, dtype=t.dtype, device=t.device)]
+        slopes = [jvp(log_prob, (t,), (axis,))[:2] for axis in torch.eye(2, dtype=t.dtype, device=t.device)]
         slope = torch.stack([tangent for _, tangent in slopes], dim=-1)  # (configurations, 2)
         return torch.einsum("k,ki,kj->ij", torch.exp(slopes[0][0]), slope, slope)
 
