@@ -66,6 +66,11 @@ def test_a_gesture_is_read(kind):
     assert (gesture.kind, gesture.id, gesture.x, gesture.y, gesture.seq) == (kind, "start", 1.0, -2.5, 7)
 
 
+@pytest.mark.parametrize("x", [float("nan"), float("inf"), True, None, "1"])
+def test_a_gesture_without_a_finite_place_is_none(x):
+    assert gesture_of({"kind": "move", "id": "start", "x": x, "y": 0.0, "seq": 1}) is None
+
+
 JSON = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.lists(st.integers())
 
 
