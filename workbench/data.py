@@ -17,6 +17,7 @@ References:
 import gzip
 import math
 import os
+import warnings
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -53,6 +54,7 @@ FASHION_CLASSES = (
     "ankle boot",
 )
 DIGIT_CLASSES = tuple("0123456789")
+_ENOUGH = 512  # pixels along a side that decoding keeps at least: many times any frame's
 DIGITS_HELD_OUT = 297
 """The last 297 of scikit-learn's 1,797 digits are the test split; no shipped model has seen them."""
 
@@ -106,7 +108,7 @@ def load_images(
         The images, labels and names of the classes.
 
     Raises:
-        SettingError: For an unknown name or split.
+        SettingError: For an unknown name or split, or a negative limit.
         DataError: If the folder or a file in it is missing or damaged.
 
     Example:
@@ -117,6 +119,8 @@ def load_images(
         raise SettingError(f"split {split!r}", "'train', 'test' or 'sample'", "split='sample'")
     if name not in _LOADERS:
         raise SettingError(f"image set {name!r}", f"one of {', '.join(_LOADERS)}", "load_images('fashion')")
+    if limit is not None and limit < 0:
+        raise SettingError(f"limit={limit}", "a count of at least 0, or None for all", "limit=100")
     found = _LOADERS[name](split, folder)
     kept = slice(None) if limit is None else slice(limit)
     return replace(found, points=found.points[kept].to(dtype), labels=found.labels[kept])
@@ -250,6 +254,7 @@ def read_image(path: str | Path, frame: Frame) -> Points:
 
     The picture is turned upright, laid on black where it is transparent, greyed, padded with black to the
     frame's proportions, resized with an antialiasing filter and scaled to the frame's range of values.
+    Pictures of 16 bit a pixel count as black at 0 and as white at 65535, pictures of floats at 0 and 1.
 
     Args:
         path: Any file that Pillow opens, e.g. PNG or JPEG.
@@ -259,7 +264,7 @@ def read_image(path: str | Path, frame: Frame) -> Points:
         A flat point, shape (dim,), float32, black at the lower end of the range.
 
     Raises:
-        DataError: If the file is missing or no picture.
+        DataError: If the file is missing, no picture, too large, or has values outside these ranges.
         SettingError: If the frame is none of grey images with a range of values.
     """
     if len(frame.shape) != 3 or frame.shape[0] != 1 or frame.value_range is None:
@@ -268,13 +273,7 @@ def read_image(path: str | Path, frame: Frame) -> Points:
             "a model of grey images, shape (1, rows, columns), with a range of values",
             "coordinates instead of a file",
         )
-    try:
-        with Image.open(path) as opened:
-            picture = ImageOps.exif_transpose(opened).convert("RGBA")
-    except FileNotFoundError as error:
-        raise DataError(f"no file {str(path)!r}", "a picture file", "another path") from error
-    except (UnidentifiedImageError, OSError) as error:
-        raise DataError(f"{str(path)!r}, which is no readable picture", "PNG or JPEG") from error
+    picture = _open_picture(path)
     black = Image.new("RGBA", picture.size, (0, 0, 0, 255))
     grey = Image.alpha_composite(black, picture).convert("L")
     rows, columns = frame.shape[1:]
@@ -282,6 +281,42 @@ def read_image(path: str | Path, frame: Frame) -> Points:
     low, high = frame.value_range
     values = torch.from_numpy(np.asarray(grey, dtype=np.float32).copy()).flatten() / 255
     return low + (high - low) * values
+
+
+def _open_picture(path: str | Path) -> Image.Image:
+    """The picture in a file, upright, with 8 bit a channel and transparency."""
+    try:
+        if not Path(path).is_file():
+            raise DataError(f"no file {str(path)!r}", "a picture file", "another path")
+        with warnings.catch_warnings(), Image.open(path) as opened:
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            opened.draft(None, (_ENOUGH, _ENOUGH))  # a large JPEG is decoded at a fraction of its size
+            return _eight_bits(ImageOps.exif_transpose(opened), path).convert("RGBA")
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise DataError(
+            f"{str(path)!r}, which is too large a picture",
+            f"at most {Image.MAX_IMAGE_PIXELS:,} pixels",
+            "a smaller copy",
+        ) from error
+    except (UnidentifiedImageError, OSError, SyntaxError, EOFError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{str(path)!r}, which is no readable picture", "PNG or JPEG") from error
+
+
+def _eight_bits(picture: Image.Image, path: str | Path) -> Image.Image:
+    """A grey picture of whole numbers up to 65535, or of floats from 0 to 1, in 8 bit; others as they are."""
+    if not picture.mode.startswith("I") and picture.mode != "F":
+        return picture
+    values = np.asarray(picture, dtype=np.float64)
+    top = 1.0 if picture.mode == "F" else 65535.0
+    if not np.isfinite(values).all() or values.min() < 0 or values.max() > top:
+        raise DataError(
+            f"{str(path)!r} with values from {values.min():g} to {values.max():g}",
+            f"a picture of mode {picture.mode!r} with values from 0 to {top:g}",
+            "a copy in 8 bit",
+        )
+    return Image.fromarray(np.rint(values * (255.0 / top)).astype(np.uint8))
 
 
 TOYS = ("ring", "moons")

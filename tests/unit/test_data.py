@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from tests.oracles.nets import idx_bytes
-from workbench.data import FASHION_CLASSES, draw_toy, load_images, read_idx, read_image
+from workbench.data import FASHION_CLASSES, _open_picture, draw_toy, load_images, read_idx, read_image
 from workbench.errors import DataError, SettingError
 from workbench.models import Frame
 
@@ -147,6 +147,63 @@ def test_unreadable_picture_is_one_sentence(tmp_path: Path):
         read_image(tmp_path / "nowhere.png", FRAME)
     with pytest.raises(SettingError, match="expected a model of grey images"):
         read_image(tmp_path / "text.png", Frame("plane", (2,), 0.002, 80.0))
+
+
+RAMP = np.linspace(0, 255, 784).round().astype(np.uint8).reshape(28, 28)
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        (RAMP.astype(np.uint16) * 257, "deep.png"),
+        (RAMP.astype(np.uint16) * 257, "deep.tiff"),
+        (RAMP.astype(np.int32) * 257, "whole.tiff"),
+        (RAMP.astype(np.float32) / 255, "floats.tiff"),
+    ],
+    ids=["png", "I;16", "I", "F"],
+)
+def test_deep_picture_is_the_same_as_in_8_bit(tmp_path: Path, values: np.ndarray, name: str):
+    Image.fromarray(RAMP).save(tmp_path / "flat.png")
+    Image.fromarray(values).save(tmp_path / name)
+    torch.testing.assert_close(read_image(tmp_path / name, FRAME), read_image(tmp_path / "flat.png", FRAME))
+
+
+@pytest.mark.parametrize("value", [-1.0, 300.0, math.nan])
+def test_floats_outside_their_range_are_one_sentence(tmp_path: Path, value: float):
+    Image.fromarray(np.full((4, 4), value, dtype=np.float32)).save(tmp_path / "wild.tiff")
+    with pytest.raises(DataError, match=r"wild.tiff.* with values .*; expected .* from 0 to 1; try a"):
+        read_image(tmp_path / "wild.tiff", FRAME)
+
+
+@pytest.mark.parametrize("limit", [10, 60])
+def test_bomb_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int):
+    Image.new("L", (10, 10)).save(tmp_path / "large.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)  # an error from twice as many, a warning before
+    with pytest.raises(DataError, match=r"too large a picture; expected at most .* pixels; try a smaller"):
+        read_image(tmp_path / "large.png", FRAME)
+
+
+def test_large_jpeg_is_decoded_at_a_fraction_of_its_size(tmp_path: Path):
+    Image.fromarray(RAMP).resize((4000, 4000)).save(tmp_path / "large.jpg")
+    assert _open_picture(tmp_path / "large.jpg").size == (1000, 1000)
+    torch.testing.assert_close(
+        read_image(tmp_path / "large.jpg", FRAME),
+        torch.as_tensor(RAMP.reshape(-1) / 127.5 - 1, dtype=torch.float32),
+        rtol=0,
+        atol=0.1,
+    )
+
+
+@pytest.mark.parametrize("path", [".", "/dev/zero", "a\0b"])
+def test_a_path_that_is_no_file_is_one_sentence(path: str):
+    with pytest.raises(DataError, match=r"^got no file .*; expected a picture file"):
+        read_image(path, FRAME)
+
+
+def test_negative_limit_is_one_sentence():
+    assert len(load_images("digits", limit=0)) == 0
+    with pytest.raises(SettingError, match=r"^got limit=-1; expected a count of at least 0"):
+        load_images("digits", limit=-1)
 
 
 def test_ring_has_the_moments_of_its_mixture(generator: torch.Generator):
