@@ -54,7 +54,7 @@ class PathPage:
         self.regime = pn.widgets.Select(label="regime")
         self.gamma = pn.widgets.FloatSlider(label="effort γ", start=0.0, end=15.0, step=0.5)
         self.nodes = pn.widgets.IntSlider(label="nodes", start=5, end=161, step=2)
-        self.cancel = pn.widgets.Button(label="Cancel", disabled=True)
+        self.cancel = pn.widgets.Button(label="Cancel")
         self.copy = pn.widgets.Button(label="Copy as parameters")
         self.parameters = pn.pane.Str("", visible=False)
         self._syncing = False
@@ -156,7 +156,6 @@ class PathPage:
         if self._document is None:
             self._document = pn.state.curdoc
         self.canvas.show(busy=True, note="")
-        self.cancel.disabled = False
         self._scheduler.submit(self.session.state, speed)
 
     def _deliver(self, outcome: Outcome) -> None:
@@ -198,7 +197,6 @@ class PathPage:
 
     def _rest(self) -> None:
         self.canvas.busy = False
-        self.cancel.disabled = True
 
 
 def page(theme: str = "light") -> pn.viewable.Viewable:

@@ -160,12 +160,12 @@ def chromium():
 @pytest.fixture
 def page(chromium):
     """A fresh page; `outside` holds what it asked of other hosts, `problems` its errors."""
-    context = chromium.new_context(viewport={"width": 1280, "height": 1180})
+    context = chromium.new_context(viewport={"width": 1480, "height": 1240})
     made = context.new_page()
     made.outside, made.problems = [], []
     inside = ("http://127.0.0.1:", "ws://127.0.0.1:", "data:", "blob:")
     made.on("request", lambda r: None if r.url.startswith(inside) else made.outside.append(r.url))
-    made.on("pageerror", lambda error: made.problems.append(f"{error} {error.stack}"[:600]))
+    made.on("pageerror", lambda error: made.problems.append(f"{error} {error.stack}"[:2000]))
     yield made
     context.close()
 

@@ -48,4 +48,4 @@ def test_the_canvas_works_on_a_page(page_server, page, shoot, theme):
         assert "Error running application handler" not in log.read_text()
         assert "Traceback" not in log.read_text()
     assert page.outside == []
-    assert page.problems == []
+    assert not page.problems, "\n".join(page.problems)
