@@ -61,6 +61,7 @@ def cluster_for(
         What ``sweep`` takes.
     """
     if scheduler:
+        check_address(scheduler)
         yield scheduler
     elif system:
         with queue_cluster(system, options or {}) as cluster:
@@ -69,6 +70,27 @@ def cluster_for(
     else:
         with local_cluster(jobs) as cluster:
             yield cluster
+
+
+def check_address(scheduler: str) -> None:
+    """Refuse what cannot be the address of a scheduler, on which a client would never give up.
+
+    Args:
+        scheduler: Such as ``tcp://127.0.0.1:8786``.
+
+    Raises:
+        SettingError: If it has no known scheme, host or port.
+    """
+    try:
+        from distributed.comm.addressing import get_address_host_port
+    except ImportError as error:
+        raise MissingExtra.of(error.name or "distributed", "dist") from None
+    try:
+        get_address_host_port(scheduler)
+    except (ValueError, OSError) as error:
+        raise SettingError(
+            f"--scheduler {scheduler!r} ({error})", "an address with a port, such as tcp://127.0.0.1:8786"
+        ) from None
 
 
 def queue_cluster(system: str, options: Mapping[str, str]) -> Any:

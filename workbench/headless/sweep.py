@@ -159,11 +159,13 @@ def sweep(
         The same sweep.
     """
     try:
-        from distributed import Client, as_completed
+        from distributed import as_completed
     except ImportError as error:
         raise MissingExtra.of(error.name or "distributed", "dist") from None
+    if retries < 0:
+        raise SettingError(f"retries={retries}", "0 or more")
     free = list(devices)
-    with _driver(planned.folder), Client(cluster, set_as_default=False) as client:
+    with _driver(planned.folder), _client(cluster) as client:
         waiting = list(reversed(planned.missing))
         room = max(len(free), 1) if devices else len(waiting)
         running: dict[Any, tuple[Point, str]] = {}
@@ -200,6 +202,16 @@ def sweep(
                 waiting.append(point)
             start()
     return planned
+
+
+def _client(cluster: Any) -> Any:
+    """A client of a cluster; an address at which nothing answers is refused."""
+    from distributed import Client
+
+    try:
+        return Client(cluster, set_as_default=False)
+    except OSError as error:
+        raise SettingError(f"no answer from {cluster} ({error})", "a running dask scheduler") from None
 
 
 def run_point(folder: str, arguments: Sequence[str]) -> str:
