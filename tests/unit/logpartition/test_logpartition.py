@@ -102,6 +102,11 @@ def test_learned_statistics(small, generator):
     errors = relative_errors(fit.potential.matrix(points), exact, (0.4, 0.8))
     assert float(errors.median()) < 0.12
     assert fit.losses[-1] < fit.losses[0] < fit.chance + 0.5
+    learned = fit.potential  # its linear map is the likeliest: residuals and statistics are uncorrelated
+    posterior = torch.softmax(learned.statistics @ points.mT - learned.log_partition, dim=1)
+    rest = points[cells] - posterior @ points
+    centred = (learned.statistics - learned.statistics.mean(dim=0)) / learned.statistics.std(dim=0)
+    assert float((rest.mT @ centred / len(cells)).abs().max()) < 1e-5
     assert fit.provenance.seed == 0
 
 
