@@ -6,6 +6,7 @@ measured to be. Nothing is unpickled.
 """
 
 import json
+import math
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -52,15 +53,17 @@ def load_model(
         The model, frozen and ready.
 
     Raises:
-        SettingError: For an unknown name, class or device.
-        DataError: If the weights are missing, damaged, or do not fit the card.
+        SettingError: For an unknown name, class, device or dtype.
+        DataError: If the card or the weights are missing or damaged, or do not fit each other.
 
     Example:
         >>> load_model("ring").frame.shape
         (2,)
     """
+    _check_dtype(dtype)
     path = find_card(name)
     facts = read_card(path)
+    check_facts(facts, path)
     net = build_net(facts["network"])
     tensors = _read_weights(path.with_suffix(".safetensors"))
     try:
@@ -101,6 +104,7 @@ def load_judge(name: str, *, device: str | torch.device = "cpu", dtype: torch.dt
     """
     if name not in JUDGES:
         raise SettingError(f"judge {name!r}", f"one of {', '.join(JUDGES)}", "load_judge('fashion')")
+    _check_dtype(dtype)
     path = find_card(f"judge_{name}")
     judge = Judge(**read_card(path)["network"])
     judge.load_state_dict(_read_weights(path.with_suffix(".safetensors")))
@@ -121,12 +125,13 @@ def build_net(network: dict[str, Any]) -> Denoiser:
     """
     arguments = dict(network)
     kind, data_std = arguments.pop("kind", None), arguments.pop("data_std", 0.5)
-    if kind not in INNER_NETWORKS:
+    if not isinstance(kind, str) or kind not in INNER_NETWORKS:
         raise DataError(f"a card with network {kind!r}", f"one of {', '.join(INNER_NETWORKS)}")
     try:
         inner = INNER_NETWORKS[kind](**arguments)
-    except TypeError as error:
-        raise DataError(f"a card whose network {kind!r} has settings {arguments}", str(error)) from error
+    except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:
+        first = str(error).partition("\n")[0]
+        raise DataError(f"a card whose network {kind!r} has settings {arguments}", first) from error
     return Denoiser(inner, classes=arguments.get("classes", 0), data_std=data_std)
 
 
@@ -169,11 +174,73 @@ def read_card(path: Path) -> dict[str, Any]:
     """
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # ValueError: no JSON, or no UTF-8
         raise DataError(f"an unreadable card {path} ({error})", "a JSON file", "another path") from error
     if not isinstance(facts, dict) or not {"name", "network"} <= facts.keys():
         raise DataError(f"{path} without a name or a network", "the card of a model", "another path")
+    _fits(path, "name", facts["name"], isinstance(facts["name"], str), "a text")
+    _fits(path, "network", facts["network"], isinstance(facts["network"], dict), "a mapping of settings")
     return facts
+
+
+def check_facts(facts: dict[str, Any], path: Path) -> None:
+    """Check what a denoiser's card says about the model.
+
+    Args:
+        facts: The card, as `read_card` returns it.
+        path: Where it was read, for the sentence.
+
+    Raises:
+        DataError: If an entry is missing, of a wrong kind, or out of its range.
+    """
+    wanted = ("shape", "classes", "value_range", "sigma_min", "sigma_max", "data_std")
+    missing = [key for key in wanted if key not in facts]
+    if missing:
+        raise DataError(f"{path} without {', '.join(missing)}", "the card of a model", "another path")
+    shape, classes, bounds = facts["shape"], facts["classes"], facts["value_range"]
+    lengths = isinstance(shape, list) and shape and all(_is_whole(n, 1) for n in shape)
+    _fits(path, "shape", shape, lengths, "a list of positive whole numbers")
+    named = isinstance(classes, list) and all(isinstance(name, str) for name in classes)
+    _fits(path, "classes", classes, named, "a list of names")
+    ordered = bounds is None or (
+        isinstance(bounds, list)
+        and len(bounds) == 2
+        and all(map(_is_number, bounds))
+        and bounds[0] < bounds[1]
+    )
+    _fits(path, "value_range", bounds, ordered, "null or [lowest, highest]")
+    for key in ("sigma_min", "sigma_max", "data_std"):
+        _fits(path, key, facts[key], _is_number(facts[key]) and facts[key] > 0, "a finite number above 0")
+    low, high = facts["sigma_min"], facts["sigma_max"]
+    _fits(path, "sigma_min", low, low < high, f"a level below sigma_max, {high:g}")
+    for key, value in facts["network"].items():
+        if key == "data_std":
+            _fits(path, "network.data_std", value, _is_number(value) and value > 0, "a number above 0")
+        elif key != "kind":
+            least = 0 if key in ("classes", "depth") else 1
+            _fits(path, f"network.{key}", value, _is_whole(value, least), f"a whole number, at least {least}")
+
+
+def _fits(path: Path, key: str, value: Any, fits: Any, expected: str) -> None:
+    """Refuse an entry of a card by its name."""
+    if not fits:
+        text = repr(value)
+        short = text if len(text) <= 60 else f"{text[:60]}..."
+        raise DataError(f"{path} with {key} {short}", expected, "the card that was written with the weights")
+
+
+def _is_whole(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**31
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
+
+
+def _check_dtype(dtype: Any) -> None:
+    """Refuse what is no floating type of torch."""
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise SettingError(f"dtype={dtype!r}", "a floating torch.dtype", "dtype=torch.float64")
 
 
 def find_card(name: str | Path) -> Path:
@@ -190,6 +257,10 @@ def find_card(name: str | Path) -> Path:
         SettingError: If there is no such model.
         DataError: If a folder does not hold exactly one card.
     """
+    if not isinstance(name, str | Path):
+        raise SettingError(
+            f"model {name!r}", f"{', '.join(MODELS)}, or an existing folder", "load_model('fashion')"
+        )
     if str(name) in (*MODELS, *(f"judge_{data}" for data in JUDGES)):
         return _shipped_folder() / f"{name}.json"
     path = Path(name)
@@ -218,13 +289,19 @@ def card(name: str | Path) -> str:
     Returns:
         Lines of text: data, licence, training command, and every measured figure with its error.
     """
-    facts = read_card(find_card(name))
+    path = find_card(name)
+    facts = read_card(path)
+    figures = facts.get("figures", {})
+    _fits(path, "figures", figures, isinstance(figures, dict), "a mapping of names to figures")
     lines = [f"{facts['name']}: {facts.get('title', '')}"]
     for key in ("data", "licence", "command", "measured_by", "training"):
         if key in facts:
             lines.append(f"  {key}: {_in_words(facts[key])}")
     lines.append(f"  network: {_in_words(facts['network'])}")
-    for figure_name, figure in facts.get("figures", {}).items():
+    for figure_name, figure in figures.items():
+        measured = isinstance(figure, dict) and _is_number(figure.get("value")) and "how" in figure
+        bounded = measured and (figure.get("error") is None or _is_number(figure["error"]))
+        _fits(path, f"figures.{figure_name}", figure, bounded, "a mapping with value, error and how")
         bar = "" if figure.get("error") is None else f" ± {figure['error']:.2g}"
         unit = f" {figure['unit']}" if figure.get("unit") else ""
         lines.append(f"  {figure_name}: {figure['value']:.4g}{bar}{unit} ({figure['how']})")

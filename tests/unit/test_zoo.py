@@ -1,6 +1,8 @@
 """Every shipped model loads, declares itself, and says one sentence when something is wrong."""
 
+import inspect
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -177,3 +179,69 @@ def test_command_trains_a_model_that_loads(tmp_path: Path, monkeypatch: pytest.M
     assert "step 50 of 50" in capsys.readouterr().out
     assert load_model(tmp_path).frame.name == "ring"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ring.json", "ring.safetensors"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"name": 3}, "with name 3; expected a text"),
+        ({"network": [1]}, "with network .1.; expected a mapping"),
+        ({"network": NETWORK | {"width": -3}}, "with network.width -3; expected a whole number, at least 1"),
+        ({"network": NETWORK | {"width": "16"}}, "with network.width '16'; expected a whole number"),
+        ({"network": NETWORK | {"kind": ["mlp"]}}, "a card with network .'mlp'.; expected one of"),
+        ({"network": NETWORK | {"data_std": 0}}, "with network.data_std 0; expected a number above 0"),
+        ({"shape": 2}, "with shape 2; expected a list of positive"),
+        ({"shape": [-2]}, "with shape .-2.; expected a list of positive"),
+        ({"classes": None}, "with classes None; expected a list of names"),
+        ({"sigma_min": "0.1"}, "with sigma_min '0.1'; expected a finite number above 0"),
+        ({"sigma_max": math.inf}, "with sigma_max inf; expected a finite"),
+        ({"sigma_min": 20.0}, "with sigma_min 20.0; expected a level below sigma_max, 10"),
+        ({"value_range": [1, -1]}, "with value_range .1, -1.; expected null or"),
+        ({"value_range": [1]}, "with value_range .1.; expected null or"),
+        ({"data_std": True}, "with data_std True; expected a finite number"),
+    ],
+    ids=str,
+)
+def test_damaged_card_is_one_sentence(folder: Path, change: dict, message: str):
+    (folder / "tiny.json").write_text(json.dumps(FACTS | change))
+    with pytest.raises(DataError, match=f"^got .*{message}"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("key", sorted(FACTS))
+def test_card_without_an_entry_is_one_sentence(folder: Path, key: str):
+    (folder / "tiny.json").write_text(json.dumps({k: v for k, v in FACTS.items() if k != key}))
+    with pytest.raises(DataError, match=f"^got .*tiny.json without .*{key}"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [json.dumps(FACTS).encode("utf-16"), b"[" * 100_000, b'{"name": 1' + b"0" * 5000 + b"}"],
+    ids=["utf-16", "deep", "digits"],
+)
+def test_unreadable_bytes_of_a_card_are_one_sentence(folder: Path, content: bytes):
+    (folder / "tiny.json").write_bytes(content)
+    with pytest.raises(DataError, match=r"^got an unreadable card"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize(
+    "figures", [[1], {"error": 3}, {"error": {"value": "x", "how": "so"}}, {"error": {"value": 1.0}}]
+)
+def test_figures_of_another_kind_are_one_sentence(folder: Path, figures: object):
+    (folder / "tiny.json").write_text(json.dumps(FACTS | {"figures": figures}))
+    with pytest.raises(DataError, match=r"with figures.*; expected a mapping"):
+        card(folder)
+
+
+@pytest.mark.parametrize("name", [None, 3])
+def test_a_name_of_another_kind_is_one_sentence(name: object):
+    with pytest.raises(SettingError, match=r"^got model .*; expected ring, moons"):
+        inspect.unwrap(find_card)(name)
+
+
+@pytest.mark.parametrize("dtype", ["float32", torch.int64])
+def test_a_dtype_of_another_kind_is_one_sentence(dtype: object):
+    with pytest.raises(SettingError, match=r"^got dtype=.*; expected a floating torch.dtype; try dtype="):
+        inspect.unwrap(load_model)("ring", dtype=dtype)
