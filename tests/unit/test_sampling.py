@@ -1,5 +1,6 @@
 """The sampler against a flow that is known: one normal distribution, where every path is a stretch."""
 
+import inspect
 import math
 import threading
 from dataclasses import dataclass, field
@@ -10,7 +11,8 @@ import torch
 from tests.oracles import nets as oracle
 from workbench.errors import ModelOutputError, SettingError
 from workbench.models import Frame, expand_sigma
-from workbench.sampling import karras_levels, sample
+from workbench.sampling import default_range, karras_levels, sample
+from workbench.worlds import load_world
 
 
 @dataclass(frozen=True)
@@ -62,10 +64,36 @@ def test_cost_is_two_calls_a_step_less_one(generator):
 
 
 def test_settings_out_of_range(generator):
-    with pytest.raises(SettingError, match="expected at least 2 steps"):
+    with pytest.raises(SettingError, match="got steps=1; expected a whole number, at least 2; try steps=18"):
         sample(Normal(), 3, steps=1, generator=generator)
     with pytest.raises(SettingError, match="0 < sigma_min < sigma_max"):
         karras_levels(5, 2.0, 1.0)
+
+
+@pytest.mark.parametrize("count", [-1, 2.5, "3", True])
+def test_a_count_that_is_none_is_one_sentence(generator, count):
+    with pytest.raises(SettingError, match=r"^got count=.*; expected a whole number, at least 0; try count"):
+        inspect.unwrap(sample)(Normal(), count, generator=generator)
+
+
+def test_no_generator_is_one_sentence():
+    with pytest.raises(SettingError, match=r"^got generator=None; expected a torch.Generator; try generator"):
+        inspect.unwrap(sample)(Normal(), 3, generator=None)
+
+
+def test_a_world_is_sampled_between_levels_of_its_own_size(generator):
+    world = load_world("v_mixture")
+    assert world.frame.sigma_min == 0
+    found = sample(world, 4000, steps=24, generator=generator, dtype=torch.float64)
+    exact = world.sample(4000, generator=generator)
+    std = exact.std(dim=0)
+    assert ((found.mean(dim=0) - exact.mean(dim=0)).abs() < 0.1 * std).all()
+    torch.testing.assert_close(found.std(dim=0), std, rtol=0.06, atol=0)
+
+
+def test_a_network_is_sampled_between_its_own_levels():
+    assert default_range(Frame("net", (2,), 0.002, 80.0, data_std=0.5)) == (0.002, 80.0)
+    assert default_range(Frame("world", (2,), 0.0, 1e10, data_std=2.0)) == (0.008, 320.0)
 
 
 class Broken(Normal):
