@@ -1,5 +1,8 @@
 """Laws of every score model: worlds, shipped networks, and one mixture in every convention."""
 
+import inspect
+import math
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -280,6 +283,51 @@ def test_bad_wraps_are_one_sentence():
     double = wrap(lambda x, t, c: torch.cat([x, x], 1), prediction="eps", schedule=LINEAR, shape=(3, 4, 4))
     with pytest.raises(ShapeError, match="learned variance"):
         double.denoise(torch.zeros(1, 48), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"module": None}, "module=None; expected a callable"),
+        ({"schedule": "ve"}, "schedule='ve'; expected a Schedule; try schedule_of"),
+        ({"schedule": None}, "schedule=None; expected a Schedule"),
+        ({"shape": ()}, "shape=.*; expected positive lengths"),
+        ({"shape": (3, 0)}, "shape=.*; expected positive lengths"),
+        ({"sigma_range": (0.0, math.inf)}, "sigma_range .0, inf.; expected .* both finite"),
+        ({"sigma_range": (1.0,)}, "sigma_range=.*; expected a pair"),
+        ({"sigma_range": ()}, "sigma_range=.*; expected a pair"),
+        ({"data_std": 0.0}, "data_std=0.0; expected a finite number above 0"),
+        ({"data_std": math.nan}, "data_std=nan; expected"),
+        ({"value_range": (1.0, 0.0)}, "value_range .1, 0.; expected lowest < highest"),
+    ],
+    ids=str,
+)
+def test_settings_of_a_wrap_are_refused_at_construction(change, message):
+    settings = {"module": lambda x, t, c: x, "schedule": LINEAR, "shape": (2,)} | change
+    with pytest.raises(SettingError, match=f"^got {message}"):
+        inspect.unwrap(wrap)(settings.pop("module"), prediction="x0", **settings)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "message"),
+    [
+        (lambda x: None, ModelOutputError, "an output of NoneType from the module of wrapped"),
+        (lambda x: (x, x), ModelOutputError, "an output of tuple from"),
+        (lambda x: x.numpy(), ModelOutputError, "an output of ndarray from"),
+        (lambda x: x.to(torch.complex128), ModelOutputError, "an output of torch.complex128 from"),
+        (lambda x: x.long(), ModelOutputError, "an output of torch.int64 from"),
+        (
+            lambda x: x[:1],
+            ShapeError,
+            "an output of shape .1, 2. for an input of shape .4, 2.; .* a module",
+        ),
+    ],
+    ids=["none", "tuple", "numpy", "complex", "integer", "batch"],
+)
+def test_an_odd_output_is_named(answer, error, message):
+    wrapped = wrap(lambda x, t, c: answer(x), prediction="x0", schedule=LINEAR, shape=(2,))
+    with pytest.raises(error, match=f"^got {message}"):
+        wrapped.denoise(torch.zeros(4, 2), 0.5)
 
 
 def test_points_are_checked_at_the_door():

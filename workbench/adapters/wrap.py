@@ -30,14 +30,15 @@ References:
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from workbench.errors import SettingError, ShapeError
+from workbench.errors import ModelOutputError, SettingError, ShapeError
 from workbench.models import Frame, check_sigma
-from workbench.schedules import Schedule, rates, sigma_of, time_of
+from workbench.schedules import SCHEDULES, Schedule, rates, sigma_of, time_of
 from workbench.types import Points, Sigma
 
 PREDICTIONS = ("eps", "v", "x0", "velocity", "score", "edm")
@@ -83,6 +84,7 @@ class WrappedModel:
         Raises:
             SettingError: If sigma is a number outside the frame's range. Tensors are not looked into.
             ShapeError: If the module's output has another shape than its input.
+            ModelOutputError: If it is no tensor of real numbers.
         """
         check_sigma(sigma, self.frame, in_range=True)
         batch, dim = y.shape[:-1], y.shape[-1]
@@ -108,6 +110,19 @@ class WrappedModel:
         factor = self.schedule(t)[0] if self.scaling is None else self.scaling(t) * self.schedule(t)[0]
         x = (factor.unsqueeze(-1) * y).reshape(-1, *self.frame.shape)
         output = self.module(x, t if self.told is None else self.told(t), self.condition)
+        if not isinstance(output, Tensor) or not output.is_floating_point():
+            came = output.dtype if isinstance(output, Tensor) else type(output).__name__
+            raise ModelOutputError(
+                f"an output of {came} from the module of {self.frame}",
+                f"a tensor of real floating numbers, shape {tuple(x.shape)}",
+                "wrap(lambda x, t, c: ...) around it that picks or makes this tensor",
+            )
+        if output.shape[:1] != x.shape[:1]:
+            raise ShapeError(
+                f"an output of shape {tuple(output.shape)} for an input of shape {tuple(x.shape)}",
+                "equal shapes",
+                "a module that gives one output for each input of the batch",
+            )
         if output.shape != x.shape:
             raise ShapeError(
                 f"an output of shape {tuple(output.shape)} for an input of shape {tuple(x.shape)}",
@@ -177,7 +192,8 @@ def wrap(
         The model.
 
     Raises:
-        SettingError: For an unknown prediction, an empty range, or "edm" on another schedule than `VE`.
+        SettingError: For a module that cannot be called, an unknown prediction, a schedule that is none, an
+            empty shape or range, or "edm" on another schedule than `VE`.
 
     Example:
         >>> from workbench.schedules import VE
@@ -186,6 +202,7 @@ def wrap(
         >>> model.denoise(torch.ones(1, 2), 1.0)
         tensor([[0., 0.]])
     """
+    _check_settings(module, schedule, shape, data_std, value_range)
     if prediction not in PREDICTIONS:
         raise SettingError(f"prediction {prediction!r}", f"one of {', '.join(PREDICTIONS)}")
     if prediction == "edm":
@@ -195,14 +212,49 @@ def wrap(
             )
         told = told or (lambda t: t.log() / 4.0)
         scaling = scaling or (lambda t: (t**2 + data_std**2).rsqrt())
-    low, high = sigma_range or _reach(schedule, data_std)
-    if not 0.0 <= low < high:
+    low, high = _reach(schedule, data_std) if sigma_range is None else _pair("sigma_range", sigma_range)
+    if not 0.0 <= low < high < math.inf:
         raise SettingError(
-            f"sigma_range ({low:g}, {high:g})", "0 <= smallest < largest", "sigma_range=(0.002, 80.0)"
+            f"sigma_range ({low:g}, {high:g})",
+            "0 <= smallest < largest, both finite",
+            "sigma_range=(0.002, 80.0)",
         )
     said = None if condition is None else str(condition)
     frame = Frame(name, tuple(shape), low, high, value_range, data_std, tuple(classes), said)
     return WrappedModel(module, frame, schedule, prediction, condition, told, scaling, dtype)
+
+
+def _check_settings(module: Any, schedule: Any, shape: Any, data_std: Any, value_range: Any) -> None:
+    """Refuse at the door what would fail later, far from its cause."""
+    if not callable(module):
+        raise SettingError(f"module={module!r}", "a callable (x, t, condition) -> tensor", "your network")
+    if not isinstance(schedule, Schedule):
+        known = ", ".join(known.name for known in SCHEDULES)
+        raise SettingError(
+            f"schedule={schedule!r}", "a Schedule", f"schedule_of(NAME), which knows {known}, or your own"
+        )
+    whole = isinstance(shape, tuple | list) and all(isinstance(n, Integral) and n > 0 for n in shape)
+    if not whole or not shape:
+        raise SettingError(f"shape={shape!r}", "positive lengths of a sample's axes", "shape=(1, 28, 28)")
+    if not isinstance(data_std, Real) or not 0.0 < data_std < math.inf:
+        raise SettingError(f"data_std={data_std!r}", "a finite number above 0", "data_std=1.0")
+    if value_range is not None:
+        lowest, highest = _pair("value_range", value_range)
+        if not lowest < highest:
+            raise SettingError(
+                f"value_range ({lowest:g}, {highest:g})",
+                "lowest < highest, or None",
+                "value_range=(-1.0, 1.0)",
+            )
+
+
+def _pair(name: str, pair: Any) -> tuple[float, float]:
+    """Two numbers, whatever holds them."""
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise SettingError(f"{name}={pair!r}", "a pair of numbers")
+    if not all(isinstance(number, Real) for number in pair):
+        raise SettingError(f"{name}={pair!r}", "a pair of numbers")
+    return pair[0], pair[1]
 
 
 def _reach(schedule: Schedule, data_std: float) -> tuple[float, float]:
