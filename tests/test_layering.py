@@ -18,7 +18,18 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LAYERS = (
     {"types", "errors", "report", "devices", "draws", "forward"},
-    {"schedules", "models", "metrics", "curves", "embeddings", "fields", "linalg", "integrators", "minima"},
+    {
+        "checks",
+        "schedules",
+        "models",
+        "metrics",
+        "curves",
+        "embeddings",
+        "fields",
+        "linalg",
+        "integrators",
+        "minima",
+    },
     {"worlds", "adapters", "flows", "strings", "geodesics", "anisotropy", "logpartition", "phases"}
     | {
         "architectures",

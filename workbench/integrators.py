@@ -66,7 +66,7 @@ class Solution:
     failed_at: Tensor
 
 
-def check_solver(solver: str, steps: int, tol: float | None = None) -> None:
+def check_solver(solver: object, steps: object, tol: object = None) -> None:
     """Check the settings of an integration.
 
     Args:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.func import vjp, vmap
 
-from workbench.checks import check_choice, check_count, check_model, check_run, check_schedule, check_switch
+from workbench.checks import check_count, check_model, check_run, check_schedule, check_switch
 from workbench.draws import draw_signs
 from workbench.errors import SettingError, ShapeError
 from workbench.flows.clock import clock_grid, failure_sentences, noise_range
@@ -92,7 +92,8 @@ class LikelihoodResult:
             "bits/dim": (self.bits_per_dim, 1.0 / (self.dim * math.log(2.0))),
             "dB/dim": (self.db_per_dim, DB_PER_NAT / self.dim),
         }
-        check_choice("unit", unit, tuple(rows))
+        if unit not in rows:
+            raise SettingError(f"unit {unit!r}", f"one of {', '.join(rows)}")
         count = self.nats.numel()
         if isinstance(index, bool) or not isinstance(index, int) or not -count <= index < count:
             raise SettingError(f"index={index!r}", f"a whole number from 0 to {count - 1}", "index=0")
@@ -313,7 +314,7 @@ class _Run:
         return -0.5 * squared / variance - 0.5 * z.shape[-1] * torch.log(2.0 * math.pi * variance)
 
 
-def _draw_probes(kind: str, probes: int, generator: torch.Generator | None, x: Points) -> Tensor:
+def _draw_probes(kind: object, probes: int, generator: torch.Generator | None, x: Points) -> Tensor:
     """Directions in which the Jacobian is asked, shape (directions, dim)."""
     dim = x.shape[-1]
     if kind == "exact":

@@ -29,7 +29,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workbench.checks import check_model, check_switch, shown
+from workbench.checks import check_choice, check_model, check_switch
 from workbench.curves import Curve, slerp, straight
 from workbench.errors import SettingError, ShapeError
 from workbench.flows import noise_range
@@ -246,6 +246,7 @@ def find_path(
     """
     begin = time.perf_counter()
     check_model(model, landscapes=True)
+    check_choice("regime", regime, REGIMES, none=True)
     regime = _regime(model, regime)
     options = {
         "nodes": nodes,
@@ -396,8 +397,6 @@ def _regime(model: ScoreModel | Landscape, regime: str | None) -> str:
     energy_only = isinstance(model, Landscape)
     if regime is None:
         return "static" if energy_only else "mep"
-    if regime not in REGIMES:
-        raise SettingError(shown("regime", regime), f"one of {', '.join(REGIMES)}", "regime='mep'")
     if energy_only and regime not in ("static", "principal"):
         raise SettingError(
             f"regime {regime!r} on the landscape {model.name}", "a model with noise levels", "regime='static'"

@@ -32,10 +32,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
+from numbers import Real
 
 import torch
 from torch import Tensor
 
+from workbench.checks import check_count, check_number, check_run, shown
 from workbench.curves import Curve, arc_knots, respace, slerp, tangents_at_nodes
 from workbench.errors import ModelOutputError, SettingError
 from workbench.flows import noise_range
@@ -54,6 +57,8 @@ RELAXATIONS: dict[str, float] = {"euler": 2.0, "heun": 2.0, "rkc": math.inf}
 
 _MOST_STAGES = 8  # Chebyshev stages between two respacings
 _SLACK = 1.25  # a learned score may be stiffer than any true one can be
+_MOST_SUBSTEPS = 1_000_000  # sub-steps of a whole run beyond which a gamma is taken for a slip
+_USUAL_CURVATURE = 400.0  # 1/s^2 where the usual window closes; what such a count assumes beyond it
 _FARTHEST = 1e3  # noise end of the evolution, in standard deviations of the data
 
 
@@ -312,7 +317,7 @@ def evolve_string(
         meter: A meter to count on; made here if None.
         generator: Draws the walkers' noise.
         progress: Called after every outer step.
-        cancel: Asked before every outer step; a cancelled run is carried to the data without relaxation.
+        cancel: Asked before every sub-step; a cancelled run is carried to the data without relaxation.
 
     Returns:
         The strings. Not differentiable.
@@ -324,12 +329,35 @@ def evolve_string(
     Cost: rk4 transport 4 steps (nodes + 2) calls; relaxation about sqrt(gamma^2 dt / (2 s^2)) calls an image
     and step; 33 images at gamma 7 and 50 steps take about 9,700 in all, as some 300 batches.
     """
-    _check(gamma, window, quench, steps, solver, relaxation, cap, substeps, temperature, walkers, eta, nodes)
+    _check(
+        gamma,
+        window,
+        quench,
+        steps,
+        solver,
+        relaxation,
+        cap,
+        substeps,
+        temperature,
+        walkers,
+        eta,
+        nodes,
+        tol,
+        modes,
+        most_substeps,
+    )
+    check_run(generator, progress, cancel)
     meter = Meter(memory_budget) if meter is None else meter
     before = meter.points
     noisy, clean = evolution_levels(model, sigma)
     clock = _Clock.between(schedule, noisy, clean, steps)
     fields = _Fields(model, clock, meter)
+    efforts = _efforts(clock, gamma, window, quench)
+    if temperature == 0 and substeps is None:
+        longest = stable_reach(_MOST_STAGES) if relaxation == "rkc" else cap
+        _check_substeps(clock, efforts, longest, gamma)
+    elif temperature > 0 and most_substeps is None:
+        _check_substeps(clock, efforts, 0.2 * cap, gamma)
     times = clock.times.to(start)
     a_clean, _ = clock.levels(steps)
     ends = torch.stack([start, end], dim=-2)
@@ -357,12 +385,8 @@ def evolve_string(
             both = fields.carry(both, t, after, solver)
             x, swarm.walkers = both[..., 0, :], both[..., 1:, :]
         x = respace(x)
-        share = clock.shares[step + 1]
-        strength = gamma(share) if callable(gamma) else gamma
-        strength *= min(1.0, (1.0 - share) / (1.0 - quench)) if quench < 1.0 else 1.0
-        effort = strength**2 * abs(share - clock.shares[step]) * abs(schedule.t_data - schedule.t_noise)
-        inside = window[0] <= share <= window[1] + 1e-9
-        if inside and effort > 0 and nodes > 2 and not cancelled:
+        effort = efforts[step]
+        if effort > 0 and nodes > 2 and not cancelled:
             if temperature > 0:
                 swarm = Swarm.at(x, walkers) if swarm is None else swarm
                 x = _stir(
@@ -378,9 +402,11 @@ def evolve_string(
                     cap,
                     most_substeps,
                     generator,
+                    cancel,
                 )
             else:
-                x = relax(x, effort, clock.levels(step + 1), after)
+                x = relax(x, effort, clock.levels(step + 1), after, cancel)
+            cancelled = cancel is not None and cancel.is_set()
         _check_finite(x, model, clock, step + 1, "a field")
         a, _ = clock.levels(step + 1)
         sigmas.append(clock.levels(step + 1)[1] / a)
@@ -413,8 +439,54 @@ def evolve_string(
     )
 
 
+def _efforts(clock: _Clock, gamma: Gamma, window: tuple[float, float], quench: float) -> list[float]:
+    """Relaxation effort of every outer step, 0 outside the window."""
+    span = abs(clock.schedule.t_data - clock.schedule.t_noise)
+    efforts = []
+    for before, share in pairwise(clock.shares):
+        if not window[0] <= share <= window[1] + 1e-9:
+            efforts.append(0.0)
+            continue
+        strength = gamma(share) if callable(gamma) else gamma
+        if callable(gamma):
+            check_number(f"gamma({share:.4g})", strength, least=0.0, hint="a gamma that is finite everywhere")
+        strength = float(strength)
+        strength *= min(1.0, (1.0 - share) / (1.0 - quench)) if quench < 1.0 else 1.0
+        efforts.append(strength**2 * abs(share - before) * span if strength < 1e100 else math.inf)
+    return efforts
+
+
+def _check_substeps(clock: _Clock, efforts: list[float], longest: float, gamma: Gamma) -> None:
+    """Refuse a strength whose relaxation would take forever, before it begins."""
+    count = 0.0
+    for step, effort in enumerate(efforts, start=1):
+        s = clock.levels(step)[1]
+        count += effort * min(1.0 / s**2 if s > 0 else math.inf, _USUAL_CURVATURE) / longest
+    if count > _MOST_SUBSTEPS:
+        name = "a gamma function" if callable(gamma) else f"gamma={gamma:g}"
+        raise SettingError(
+            f"{name}, which takes some {count:.1g} relaxation sub-steps",
+            f"at most {_MOST_SUBSTEPS:,} in all",
+            "gamma=7.0",
+        )
+
+
 def _check(
-    gamma, window, quench, steps, solver, relaxation, cap, substeps, temperature, walkers, eta, nodes
+    gamma,
+    window,
+    quench,
+    steps,
+    solver,
+    relaxation,
+    cap,
+    substeps,
+    temperature,
+    walkers,
+    eta,
+    nodes,
+    tol,
+    modes,
+    most_substeps,
 ) -> None:
     check_solver(solver, steps)
     if solver not in ("euler", "heun", "rk4"):
@@ -423,22 +495,42 @@ def _check(
         raise SettingError(
             f"relaxation {relaxation!r}", f"one of {', '.join(RELAXATIONS)}", "relaxation='rkc'"
         )
-    if not callable(gamma) and not 0 <= gamma < math.inf:
-        raise SettingError(f"gamma={gamma}", "0 or above")
-    if not 0 <= window[0] < window[1] <= 1:
+    check_relaxation(gamma, window, quench, temperature, eta)
+    check_number("cap", cap, above=0.0, below=2.0)
+    check_count("substeps", substeps, none=True)
+    check_count("most_substeps", most_substeps, none=True)
+    check_count("walkers", walkers)
+    check_count("modes", modes, least=0, none=True)
+    check_count("nodes", nodes, least=2)
+    check_number("tol", tol, above=0.0)
+
+
+def check_relaxation(gamma: object, window: object, quench: object, temperature: object, eta: object) -> None:
+    """Check how strongly, when and how warm a string relaxes.
+
+    Args:
+        gamma: Strength, a number or a function of the clock's share.
+        window: Shares of the clock.
+        quench: Share of the clock; None for a default.
+        temperature: T; None for a default.
+        eta: Share of the walkers' mean.
+
+    Raises:
+        SettingError: If one of them cannot be used.
+    """
+    if not callable(gamma):
+        check_number("gamma", gamma, least=0.0, hint="gamma=7.0")
+    pair = window if isinstance(window, tuple | list) and len(window) == 2 else (None, None)
+    for share in pair:
+        if isinstance(share, bool) or not isinstance(share, Real):
+            pair = (1.0, 0.0)
+    if not 0 <= pair[0] < pair[1] <= 1:
         raise SettingError(
-            f"window={window}", "two rising shares of the clock from 0 to 1", "window=(0.1, 0.95)"
+            shown("window", window), "two rising shares of the clock from 0 to 1", "window=(0.1, 0.95)"
         )
-    if not 0 < quench <= 1:
-        raise SettingError(f"quench={quench}", "a share of the clock above 0, at most 1", "quench=1.0")
-    if not 0 < cap < 2 or (substeps is not None and substeps < 1):
-        raise SettingError(f"cap={cap}, substeps={substeps}", "0 < cap < 2 and at least one sub-step")
-    if temperature < 0 or walkers < 1 or not 0 < eta <= 1:
-        raise SettingError(
-            f"temperature={temperature}, walkers={walkers}, eta={eta}", "T >= 0, a walker, and 0 < eta <= 1"
-        )
-    if nodes < 2:
-        raise SettingError(f"nodes={nodes}", "at least 2 nodes")
+    check_number("quench", quench, above=0.0, most=1.0, none=True, hint="quench=1.0")
+    check_number("temperature", temperature, least=0.0, none=True, hint="temperature=1.0")
+    check_number("eta", eta, above=0.0, most=1.0, hint="eta=0.1")
 
 
 def _check_finite(x: Tensor, model: ScoreModel, clock: _Clock, step: int, what: str) -> None:
@@ -461,9 +553,12 @@ class _Relaxation:
     def __init__(self, fields: _Fields, method: str, cap: float, substeps: int | None) -> None:
         self.fields, self.method, self.cap, self.substeps = fields, method, cap, substeps
         self.margins: list[Tensor] = []
+        self.taken = 0  # sub-steps so far
         self.probe: Tensor | None = None
 
-    def __call__(self, x: Tensor, effort: float, levels: tuple[float, float], t: Tensor) -> Tensor:
+    def __call__(
+        self, x: Tensor, effort: float, levels: tuple[float, float], t: Tensor, cancel: Cancel | None = None
+    ) -> Tensor:
         """The strings after an effort, respaced after every step; each string has its own steps."""
         shape = x.shape
         x = x.reshape(-1, *shape[-2:])
@@ -474,7 +569,14 @@ class _Relaxation:
         longest = stable_reach(_MOST_STAGES) if self.method == "rkc" else self.cap
         count = self.substeps or max(1, math.ceil(effort * bound / longest))
         left = [effort] * x.shape[0]
-        while max(left) > 0:
+        while max(left) > 0 and not (cancel is not None and cancel.is_set()):
+            self.taken += 1
+            if self.taken > _MOST_SUBSTEPS:
+                raise SettingError(
+                    f"a relaxation of more than {_MOST_SUBSTEPS:,} sub-steps, now at noise {levels[1]:.3g}",
+                    "a field that the images can follow",
+                    "a smaller gamma, or a window that closes earlier",
+                )
             moving = [k for k, rest in enumerate(left) if rest > 0]
             forces = self.fields.score(x[moving][:, 1:-1].contiguous(), t)
             steps = [effort / count] * len(moving)
@@ -557,11 +659,11 @@ def _slide_bounds(x: Tensor, forces: Tensor) -> list[float]:
 
 def _even(left: float, step: float) -> float:
     """A step no longer than asked that divides what is left evenly."""
-    return left / math.ceil(left / step - 1e-9)
+    return left / math.ceil(left / max(step, 1e-9 * left) - 1e-9)
 
 
 def _stir(
-    relax: _Relaxation, swarm, x, effort, levels, t, temperature, eta, modes, cap, most, generator
+    relax: _Relaxation, swarm, x, effort, levels, t, temperature, eta, modes, cap, most, generator, cancel
 ) -> Tensor:
     """Walkers and string after an effort at one noise level."""
     h = min(effort, 0.2 * cap / relax.bound(x, levels[1], t))
@@ -573,6 +675,8 @@ def _stir(
         h = effort / count
     swarm.asked += effort
     for _ in range(count):
+        if cancel is not None and cancel.is_set():
+            break
         x = swarm.advance(
             x,
             lambda rows: relax.fields.score(rows, t),

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workbench.errors import SettingError
+from workbench.checks import check_count
 
 _NUMBERS_PER_ENTRY = (
     64  # numbers a call keeps alive for each entry of a point: a guess that suits small networks
@@ -35,17 +35,18 @@ class Meter:
     """
 
     def __init__(self, memory_budget: int | None = None) -> None:
-        if memory_budget is not None and memory_budget <= 0:
-            raise SettingError(f"memory_budget={memory_budget}", "bytes above 0, or None")
+        check_count("memory_budget", memory_budget, none=True, hint="memory_budget=2**30", why=" (bytes)")
         self.memory_budget = memory_budget
         self.points = 0
         self._kinds: dict[tuple[Any, ...], _Kind] = {}
 
     def rows_per_call(self, x: Tensor) -> int:
         """How many rows of x one call takes."""
+        rows = max(1, x[..., 0].numel())
         if self.memory_budget is None:
-            return max(1, x[..., 0].numel())
-        return max(1, self.memory_budget // (_NUMBERS_PER_ENTRY * x.shape[-1] * x.element_size()))
+            return rows
+        fit = self.memory_budget // (_NUMBERS_PER_ENTRY * x.shape[-1] * x.element_size())
+        return min(rows, max(1, fit))
 
     def __call__(self, function: Callable[..., Any], x: Tensor, *rest: Any) -> Any:
         """function(x, *rest) for points x of shape (*batch, dim).

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.curves import Curve, arc_knots, tangents_at_nodes
+from workbench.errors import ModelOutputError
 from workbench.models import ExactScore, Landscape, ScoreModel, score
 from workbench.report import Estimate
 from workbench.strings.meter import Meter
@@ -184,9 +185,10 @@ def read_string(
     found: dict[int, Stationary] = {}
     if polish_saddles:
         found = _polish_tops(curve, ground, meter, extrema)
-    barriers = _pairs(extrema, found, ground, curve)
+    gains = _gains(found, ground, curve, meter)
+    barriers = _pairs(extrema, found, gains)
     top = max(extrema, key=lambda point: point.energy)
-    barrier = _barrier_estimate(top, extrema, found, ground, curve, rough, other, meter)
+    barrier = _barrier_estimate(top, extrema, gains, ground, curve, rough, other, meter)
     for k, point in found.items():
         if point.index > 1 and extrema[k].kind == "maximum":
             warnings.append(
@@ -222,9 +224,21 @@ def _no_minimum(end: str, extrema: Sequence[Extremum], profile: Profile, unit: s
     return [f"the {end} is no minimum: the energy falls by {drop:.4g} {unit} from it"]
 
 
+def _check_energies(values: Tensor, ground: Ground) -> None:
+    """Name the first image whose energy is not finite."""
+    bad = ~torch.isfinite(values)
+    if bool(bad.any()):
+        raise ModelOutputError(
+            f"an energy that is not finite from {ground.name} at image {int(bad.nonzero()[0])}",
+            "finite energies at every image",
+            "ends nearer to the model's minima",
+        )
+
+
 def _profile(curve, ground, meter, forces, prominence) -> tuple[Tensor, Profile, tuple[Extremum, ...]]:
     if ground.energy is None:
         energy = line_integral(curve, forces)
+        _check_energies(energy, ground)
         profile = spline_profile(curve, energy, forces)
         span = float(profile.energy.max() - profile.energy.min())
         return (
@@ -233,6 +247,7 @@ def _profile(curve, ground, meter, forces, prominence) -> tuple[Tensor, Profile,
             find_extrema(profile, prominence=1e-3 * span if prominence is None else prominence),
         )
     values = meter(ground.energy, curve.points)
+    _check_energies(values, ground)
     profile = spline_profile(curve, values, forces)
     span = float(profile.energy.max() - profile.energy.min())
     extrema = find_extrema(profile, prominence=1e-6 * span if prominence is None else prominence)
@@ -273,17 +288,24 @@ def _polish_tops(curve, ground, meter, extrema) -> dict[int, Stationary]:
     return found
 
 
-def _pairs(extrema, found, ground, curve) -> tuple[Barrier, ...]:
+def _gains(found: dict[int, Stationary], ground: Ground, curve: Curve, meter: Meter) -> dict[int, float]:
+    """Energy of every saddle above the start; empty where only forces are known."""
+    if not found or ground.energy is None:
+        return {}
+    places = torch.stack([curve.points[0], *(saddle.point for saddle in found.values())])
+    start, *values = meter(ground.energy, places).tolist()
+    return {k: value - start for k, value in zip(found, values, strict=True)}
+
+
+def _pairs(
+    extrema: Sequence[Extremum], found: dict[int, Stationary], gains: dict[int, float]
+) -> tuple[Barrier, ...]:
     barriers = []
     for k, top in enumerate(extrema):
         if top.kind != "maximum" or not 0.0 < top.t < 1.0:
             continue
         saddle = found.get(k)
-        gain = None
-        if saddle is not None and ground.energy is not None:
-            here = torch.stack([saddle.point, curve.points[0]])
-            high, low = ground.energy(here).tolist()
-            gain = high - low
+        gain = gains.get(k)
         for dip in (extrema[k - 1], extrema[k + 1]):
             barriers.append(
                 Barrier(
@@ -300,20 +322,19 @@ def _pairs(extrema, found, ground, curve) -> tuple[Barrier, ...]:
     return tuple(barriers)
 
 
-def _barrier_estimate(top, extrema, found, ground, curve, rough, other, meter) -> Estimate:
+def _barrier_estimate(top, extrema, gains, ground, curve, rough, other, meter) -> Estimate:
     parts, how = [], []
     span = max(point.energy for point in extrema) - min(point.energy for point in extrema)
     floor = 64 * torch.finfo(curve.points.dtype).eps * (abs(span) + 1.0)
-    saddle = found.get(extrema.index(top))
-    if saddle is not None and ground.energy is not None:
-        high, low = meter(ground.energy, torch.stack([saddle.point, curve.points[0]])).tolist()
-        parts.append(abs(top.energy - (high - low)))
+    gain = gains.get(extrema.index(top))
+    if gain is not None:
+        parts.append(abs(top.energy - gain))
         how.append("against the polished saddle")
     if rough is not None:
         # with the saddle at hand the spline through half the images overstates what is left by its order
-        parts.append(abs(top.energy - rough) / (8.0 if saddle is not None else 1.0))
+        parts.append(abs(top.energy - rough) / (8.0 if gain is not None else 1.0))
         how.append("against every second image")
-    if other is not None and saddle is None and ground.energy is not None:
+    if other is not None and gain is None and ground.energy is not None:
         values = meter(ground.energy, other(torch.linspace(0, 1, 8 * other.nodes).to(other.points)))
         parts.append(abs(top.energy - float(values.max() - values[0])))
         how.append("against the other solution")

@@ -45,6 +45,9 @@ class Strings:
     report: SolveReport
 
 
+_BENT = "the straight start meets a point without a finite force and was bent aside"
+
+
 def solver_of(model: ScoreModel | Landscape, regime: str) -> Callable[..., Strings]:
     """The solver of a regime: (model, ground, start, end, first strings, meter, options) -> Strings."""
     if regime == "static":
@@ -88,6 +91,12 @@ def first_strings(regime, start, end, nodes, starts, via, generator) -> tuple[li
 def solve_static(model, ground: Ground, start, end, curves, meter, options) -> Strings:
     """Strings relaxed at one landscape, all starts in one batch."""
     points = torch.stack([curve.points for curve in curves])
+    aside = False
+    if len(curves) == 1 and not options["given"] and points.shape[-1] > 1:
+        forces = meter(ground.force, points)
+        aside = not bool(torch.isfinite(forces).all())
+        if aside:  # a singular point on the straight start, say: a bent one passes it
+            points = bend_aside(points.expand(2, -1, -1), options["generator"])[1:]
     tol = 1e-5 if options["tol"] is None else options["tol"]
     found = relax_string(
         ground.force,
@@ -110,7 +119,7 @@ def solve_static(model, ground: Ground, start, end, curves, meter, options) -> S
         None,
         tuple(coarse),
         "against half the images",
-        found.report,
+        replace(found.report, warnings=(*found.report.warnings, _BENT)) if aside else found.report,
     )
 
 
@@ -139,7 +148,7 @@ def solve_principal(model, ground: Ground, start, end, curves, meter, options) -
         Curve.through(strings.points),
         temperature=temperature,
         step=0.1 / stiffness,
-        walkers=options["walkers"] or 16,
+        walkers=16 if options["walkers"] is None else options["walkers"],
         modes=options["modes"],
         meter=meter,
         generator=options["generator"],
@@ -159,7 +168,8 @@ def solve_evolution(model: ScoreModel, ground: Ground, start, end, curves, meter
     """Strings of all starts through the noise levels, in one batch."""
     count, regime, generator = len(curves), options["regime"], options["generator"]
     small = start.shape[-1] <= 16
-    walkers = options["walkers"] or (8 if small else 2)
+    walkers = options["walkers"]
+    walkers = (8 if small else 2) if walkers is None else walkers
     limit = options["most_substeps"]
     limit = (None if small else 10) if limit is None else limit
     temperature = 0.0
@@ -175,6 +185,8 @@ def solve_evolution(model: ScoreModel, ground: Ground, start, end, curves, meter
             return Curve.through(points + gap)
         return Curve.through(bend_aside(slerp(here, there, nodes).points, generator))
 
+    steps = options["steps"]
+    steps = (50 if ground.energy is not None else 25) if steps is None else steps
     quench = options["quench"]
     quench = (1.0 if ground.energy is not None else 0.7) if quench is None else quench
     found = evolve_string(
@@ -186,7 +198,7 @@ def solve_evolution(model: ScoreModel, ground: Ground, start, end, curves, meter
         window=options["window"],
         quench=quench,
         schedule=options["schedule"],
-        steps=options["steps"] or (50 if ground.energy is not None else 25),
+        steps=steps,
         solver=options["solver"],
         sigma=options["sigma"],
         arc=arc,

@@ -261,7 +261,9 @@ def _run_level(
         if (iteration + 1) % look_every and iteration + 1 < max_iterations:
             continue
         left = solver.left(state.moved)
-        done.points[rows], done.left[rows], done.iterations[rows] = state.points, left, iteration + 1
+        finite = torch.isfinite(state.points).all(-1).all(-1)[:, None, None]
+        done.points[rows] = torch.where(finite, state.points, done.points[rows])
+        done.left[rows], done.iterations[rows] = left, iteration + 1
         done.evaluations[rows] = float(solver.spent)
         worst = float(done.left.max())
         done.history.append(worst)
@@ -271,6 +273,7 @@ def _run_level(
         if worst != worst:
             check_forces(forces, rows, where)
             done.status = Status.DIVERGED
+            done.left = done.left.nan_to_num(math.inf)
             return done
         if cancel is not None and cancel.is_set():
             done.status = Status.CANCELLED
@@ -367,7 +370,8 @@ def relax_string(
         cancel: Anything with `is_set()`; a cancelled solve returns the best so far.
 
     Returns:
-        The strings with residuals and a report. Not differentiable.
+        The strings with residuals and a report; a string that diverged as it last was finite. Not
+        differentiable.
 
     Raises:
         SettingError: If step, momentum or levels cannot be used.
@@ -445,6 +449,8 @@ def relax_string(
             residual=float(level.left.max()),
             model_calls=meter.points - before,
             history=tuple(history),
-            message=f"estimated distance to the fixed point over the length, tol {tol:g}",
+            message="a string stopped being finite; the last finite one is returned"
+            if level.status is Status.DIVERGED
+            else f"estimated distance to the fixed point over the length, tol {tol:g}",
         ),
     )
