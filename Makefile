@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 SETUP := pyproject.toml constraints.txt
+# one file a worker, one thread a worker: kernels, browsers and solvers share the cores without spinning
+SUITE := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 export OMP_WAIT_POLICY := passive
 
 .PHONY: run test test-full lab app notebooks regress mutants benchmarks check format clean help
@@ -41,10 +43,10 @@ run: $(VENV)/.run  ## paths between two real images, headless, on the shipped Fa
 	$(BIN)/workbench run 10_paths
 
 test: $(VENV)/.test  ## the whole default suite: unit, contracts, notebooks, headless runs, browser
-	$(BIN)/python -m pytest -m "not slow"
+	$(SUITE) -m "not slow"
 
 test-full: $(VENV)/.test  ## the same with the slow tests
-	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest
+	HYPOTHESIS_PROFILE=full $(SUITE)
 
 lab: $(VENV)/.lab  ## JupyterLab on an executed copy of the tour
 	$(BIN)/workbench lab
