@@ -85,13 +85,14 @@ def map_figure(
         geodesic", "saddle curve", "start", "end".
     """
     look = theme_of(theme)
-    if result is None and field is None:
+    source = field if result is None else result
+    if source is None:
         return sentence("no geodesic and no field to draw", theme=look)
-    chart = field.chart if result is None else result.chart
+    chart = source.chart
     if chart.dim != 2:
         return sentence(f"a map needs two coordinates; this chart has {chart.dim}", theme=look)
     drawing = go.Figure()
-    window = _window(result) if field is None else field.window
+    window = field.window if field is not None else _window(source)  # type: ignore[arg-type]
     if field is not None:
         _add_field(drawing, field, reading, look)
         _add_ellipses(drawing, field, ellipses, look)
@@ -111,7 +112,7 @@ def map_figure(
     )
     return dress(
         drawing,
-        title=field.metric if result is None else describe(result),
+        title=source.metric if result is None else describe(result),
         subtitle=f"chart: {chart.name}{ground}{blank}",
         status="" if result is None else status_line(result.report, result.provenance),
         trusted=result is None or result.report.converged,

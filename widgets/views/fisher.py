@@ -147,7 +147,8 @@ class FisherExplorer(ipywidgets.VBox):
     @property
     def result(self) -> GeodesicResult | None:
         """The last geodesics found, coarse or full."""
-        return None if self.answer is None else self.answer.result
+        answer: FisherAnswer | None = self.answer  # type: ignore[assignment]
+        return None if answer is None else answer.result
 
     def to_parameters(self) -> str:
         """The parameters cell of the notebook `20_fisher` that shows what is on the screen."""
@@ -225,7 +226,8 @@ class FisherExplorer(ipywidgets.VBox):
     def _restated(self, change: Any) -> None:
         try:
             space = _space_of(change["new"])
-            space.point(change["new"].start, space.start), space.point(change["new"].end, space.end)
+            for text in (change["new"].start, change["new"].end):
+                space.point(text, space.start)
         except WorkbenchError as error:
             self._fail(sentence_of(error))
             return

@@ -29,6 +29,7 @@ References:
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -134,7 +135,7 @@ class _Local:
         """g^-1 w at every midpoint, shape (curves, steps, dim)."""
         if self.dense:
             return torch.cholesky_solve(w.unsqueeze(-1), self.factor).squeeze(-1)
-        return self.metric.raise_index(self.middle, w).detach()
+        return cast(Solvable, self.metric).raise_index(self.middle, w).detach()
 
     def square(self, d: Tensor) -> Tensor:
         """Sum over the steps of d^T g d, shape (curves,)."""

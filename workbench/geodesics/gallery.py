@@ -87,5 +87,5 @@ def open_space(name: str, *, sites: int = 60, size: int = 4) -> Space:
     if name not in makers:
         raise SettingError(f"space {name!r}", f"one of {', '.join(SPACES)}", "open_space('tasep')")
     metric, x, y, start, end, *rest = makers[name]()
-    ends = (torch.tensor(point, dtype=torch.float64) for point in (start, end))
-    return Space(name, metric, x, y, *ends, *rest)
+    first, last = (torch.tensor(point, dtype=torch.float64) for point in (start, end))
+    return Space(name, metric, x, y, first, last, *rest)

@@ -13,13 +13,14 @@ References:
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from workbench.curves import Curve
 from workbench.geodesics.engine import Relaxed, curve_inside, relax, segment_lengths
-from workbench.metrics.base import DENSE_LIMIT, Metric, lower, matrix
+from workbench.metrics.base import DENSE_LIMIT, Metric, Solvable, lower, matrix
 from workbench.report import Status
 from workbench.types import Nodes, Vectors
 
@@ -188,7 +189,7 @@ def start_velocity(metric: Metric, points: Nodes) -> Vectors:
     momentum = count * (lower(metric, middle.detach(), step).detach() - 0.25 * slope)
     if points.shape[-1] <= DENSE_LIMIT:
         return torch.linalg.solve(matrix(metric, start), momentum).detach()
-    return metric.raise_index(start, momentum).detach()
+    return cast(Solvable, metric).raise_index(start, momentum).detach()
 
 
 def second_variation(metric: Metric, points: Nodes, step: float = 1e-4) -> tuple[Tensor, Tensor]:

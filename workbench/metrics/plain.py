@@ -6,8 +6,7 @@ distances of the order of the data's own spacing.
 
 References:
     Sorrenson, Behrend-Uriarte, Schnoerr, Koethe, "Learning Distances from Data with Normalizing Flows and
-    Score
-        Matching", 2025, https://arxiv.org/abs/2407.09297
+        Score Matching", 2025, https://arxiv.org/abs/2407.09297
 """
 
 from collections.abc import Callable

@@ -10,13 +10,11 @@ Gaussian it is :math:`\Sigma^{-2}`, flat. It is singular wherever the Hessian of
 
 References:
     Azeglio, Di Bernardo, "What's Inside Your Diffusion Model? A Score-Based Riemannian Metric to Explore the
-    Data
-        Manifold", 2025, https://arxiv.org/abs/2505.11128
+        Data Manifold", 2025, https://arxiv.org/abs/2505.11128
     Saito, Matsubara, "Image Interpolation with Score-based Riemannian Metrics of Diffusion Models", 2025,
         https://arxiv.org/abs/2504.20288
     Chadebec, Thibeau-Sutre, Burgos, Allassonniere, "Data Augmentation in High Dimensional Low Sample Size
-    Setting
-        Using a Geometry-Based Variational Autoencoder", 2022, https://arxiv.org/abs/2105.00026
+        Setting Using a Geometry-Based Variational Autoencoder", 2022, https://arxiv.org/abs/2105.00026
 """
 
 from dataclasses import dataclass
