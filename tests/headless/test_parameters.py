@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from papermill.translators import PythonTranslator
 
-from workbench.errors import SettingError
+from workbench.errors import DataError, SettingError
 from workbench.headless.catalog import open_notebook
 from workbench.headless.parameters import (
     declared,
@@ -143,7 +143,7 @@ def test_an_assignment_needs_a_name_and_a_value(text):
 @pytest.mark.parametrize(
     "line",
     ["import os", "nodes = f()", "nodes: int = 'a'", "nodes: int = 2  # 3..9", "a: set = {1}", "x = y = 1",
-     "n: int", "w: str = 'c'  # a|b, one of two"],
+     "n: int", "w: str = 'c'  # a|b, one of two", f"n: int = {hex(10**400)}"],
 )  # fmt: skip
 def test_a_cell_of_more_than_literals_is_refused(line):
     with pytest.raises(SettingError, match=r"line 1 of the parameters cell of paths"):
@@ -185,3 +185,59 @@ def test_exactly_one_parameters_cell_is_asked_for(tmp_path, cells):
         nbformat.write(node, path)
     with pytest.raises(SettingError, match=r"tiny.ipynb with [02] cells tagged 'parameters'"):
         declared(open_notebook(path))
+
+
+@pytest.mark.parametrize("name", ["_x", "schema", "model_config", "copy", "p1"])
+def test_names_that_pydantic_keeps_for_itself_are_parameters_like_others(name):
+    declaration = parse_declaration(f"{name}: int = 2  # 1..3\np0: int = 7", "paths")
+    assert declaration.check({name: "3"}) == {name: 3}
+    with pytest.raises(SettingError, match=f"got {name}='9'; expected {name}: int 1..3"):
+        declaration.check({name: "9"})
+
+
+def test_a_name_stands_once_in_the_cell():
+    with pytest.raises(SettingError, match="got n twice in the parameters cell of paths"):
+        parse_declaration("n: int = 1\nm: int = 1\nn: int = 2", "paths")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("nodes", "9" * 5000), ("nodes", 10**6000), ("gamma", 10**400), ("regime", "x" * 5000)],
+    ids=["digits", "integer", "float", "text"],
+)
+def test_a_long_value_is_refused_in_a_short_sentence(declaration, name, value):
+    with pytest.raises(SettingError, match=f"got {name}=") as refused:
+        declaration.check({name: value})
+    assert len(str(refused.value)) < 500
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fast: {parameters: [1, 2]}",
+        "fast: {parameters: {1: 2}}",
+        "fast: {about: 5}",
+        "fast: {regress: maybe}",
+        "fast: {other: 1}",
+        "fast: {1: 2}",
+        "fast: 3",
+        "fast: {parameters: {n: 2020-13-45}}",
+        "fast: {parameters: {n: " + "9" * 5000 + "}}",
+        "fast: {parameters: {n: !!int ''}}",
+        "fast: " + "[" * 3000 + "]" * 3000,
+    ],
+    ids=lambda text: text[:30],
+)
+def test_presets_that_cannot_be_read_are_refused_in_one_sentence(tmp_path, text):
+    path = write_notebook(tmp_path, "1", parameters="n: int = 1")
+    (tmp_path / "presets").mkdir()
+    (tmp_path / "presets" / "tiny.yaml").write_text(text)
+    with pytest.raises(DataError, match=r"tiny\.yaml") as refused:
+        open_notebook(path).presets()
+    assert len(str(refused.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "x" * 5000 + ".ipynb"], ids=["300", "5006"])
+def test_a_name_longer_than_any_file_is_refused(name):
+    with pytest.raises(SettingError, match="got notebook 'xxx"):
+        open_notebook(name)

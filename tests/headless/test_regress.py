@@ -252,6 +252,20 @@ def test_a_folder_of_other_sources_is_refused(folder):
         cases_of(folder)
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "\x00"])
+def test_a_damaged_regression_folder_is_refused_by_name_and_passed_over_by_default(
+    tmp_path, monkeypatch, text
+):
+    monkeypatch.chdir(tmp_path)
+    books = [open_notebook(write_notebook(tmp_path, *CELLS, parameters=CELL))]
+    (first,) = plan_cases(books, Settings(threads=1))
+    (first.folder.parent / "regress.json").write_text(text)
+    with pytest.raises(DataError, match=r"regress\.json, which `workbench regress` did not write"):
+        plan_cases(books, Settings(threads=1), first.folder.parent)
+    (second,) = plan_cases(books, Settings(threads=1))
+    assert second.folder.parent.name == f"{first.folder.parent.name}-2"
+
+
 @pytest.mark.slow
 def test_jobs_run_in_processes_of_their_own(folder):
     shutil.rmtree("out")

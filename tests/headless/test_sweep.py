@@ -105,6 +105,8 @@ def test_a_random_sample_is_the_same_every_time(tmp_path):
     "text",
     ["grids: {n: [1]}", "grid: {n: 1}", "grid: {n: []}", "list: {n: 1}", "random: {count: 0, draw: {}}",
      "random: {count: 2, draw: {n: {low: 1}}}", "[1]", "grid: [",
+     "random: {count: 2, seed: [1], draw: {n: [1]}}", "random: {count: 2, seed: null, draw: {n: [1]}}",
+     f"random: {{count: 1, draw: {{n: {{low: 0.5, high: {10**400}}}}}}}", "fixed: {n: 2020-13-45}",
      f"grid: {{a: {[*range(50)]}, b: {[*range(50)]}, c: {[*range(50)]}}}"],
 )  # fmt: skip
 def test_a_grid_that_is_not_one_is_refused_in_one_sentence(tmp_path, text):
@@ -118,6 +120,15 @@ def test_every_point_is_checked_before_anything_runs(tmp_path):
     with pytest.raises(SettingError, match="got n=100"):
         plan_sweep(book, [{"n": 1}, {"n": 100}], tmp_path / "sweep")
     assert not (tmp_path / "sweep").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["grid: {1: [2]}", "fixed: {1: 2}", "list: [{1: 2}]", "random: {count: 1, draw: {1: [2]}}"],
+)
+def test_a_number_for_a_name_is_refused_in_every_part(tmp_path, text):
+    with pytest.raises(DataError, match=r"got parameter 1 in .*grid\.yaml; expected names"):
+        read_points(grid_file(tmp_path, text))
 
 
 def test_a_sweep_can_grow_and_equal_points_are_one(tmp_path):

@@ -78,21 +78,7 @@ class Notebook:
         path = self.path.parent / "presets" / f"{self.name}.yaml"
         if path.is_file():
             for name, entry in read_mapping(path).items():
-                entry = entry or {}
-                unknown = (
-                    set(entry) - {"about", "regress", "parameters"} if isinstance(entry, dict) else {"?"}
-                )
-                if unknown:
-                    raise DataError(
-                        f"preset {name!r} with {sorted(unknown)} in {path}",
-                        "about, regress and parameters only",
-                    )
-                found[name] = Preset(
-                    name,
-                    entry.get("parameters") or {},
-                    entry.get("about", ""),
-                    bool(entry.get("regress", name == "default")),
-                )
+                found[name] = _preset(name, entry, path)
         return found
 
     def preset(self, name: str) -> Preset:
@@ -107,8 +93,64 @@ class Notebook:
         if Path(name).suffix in (".yaml", ".yml"):
             return Preset(Path(name).stem, read_mapping(Path(name)))
         raise SettingError(
-            f"preset {name!r}", f"one of {', '.join(presets)}, or a YAML file", "`workbench list`"
+            f"preset {shown(name)}", f"one of {', '.join(presets)}, or a YAML file", "`workbench list`"
         )
+
+
+def _preset(name: str, entry: Any, path: Path) -> Preset:
+    """One entry of a file of presets."""
+    kinds: dict[Any, type] = {"about": str, "regress": bool, "parameters": dict}
+    entry = {} if entry is None else entry
+    if not isinstance(entry, dict) or set(entry) - set(kinds):
+        raise DataError(f"preset {name!r} = {shown(entry)} in {path}", "about, regress and parameters only")
+    given = {key: value for key, value in entry.items() if value is not None}
+    for key, value in given.items():
+        if not isinstance(value, kinds[key]):
+            raise DataError(
+                f"preset {name!r} with {key}: {shown(value)} in {path}",
+                "about as text, regress as true or false, and parameters as a mapping",
+            )
+    check_names(given.get("parameters", {}), path)
+    return Preset(
+        name, given.get("parameters", {}), given.get("about", ""), given.get("regress", name == "default")
+    )
+
+
+def check_names(given: Mapping[Any, Any], path: Path) -> None:
+    """Refuse parameters whose names are not text, which YAML allows.
+
+    Args:
+        given: From a YAML file.
+        path: That file, for the message.
+
+    Raises:
+        DataError: If a name is not text.
+    """
+    for name in given:
+        if not isinstance(name, str):
+            raise DataError(f"parameter {shown(name)} in {path}", "names of parameters as text")
+
+
+def shown(value: Any, most: int = 120) -> str:
+    """A value for a message: its ``repr``, without the middle of a long one.
+
+    Args:
+        value: Anything.
+        most: Characters that are kept.
+    """
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits; nested without an end
+        return f"{type(value).__name__} too long to show"
+    return text if len(text) <= most else f"{text[: most - 20]}…{text[-19:]}"
+
+
+def _is_file(path: Path) -> bool:
+    """False too for names that no file can have."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def notebooks_folder() -> Path:
@@ -140,11 +182,11 @@ def open_notebook(name: str | Path) -> Notebook:
         MissingExtra: If the packages that run notebooks are not installed.
     """
     path = Path(name)
-    if not path.is_file():
+    if not _is_file(path):
         path = notebooks_folder() / f"{str(name).removesuffix('.ipynb')}.ipynb"
-    if not path.is_file():
+    if not _is_file(path):
         known = ", ".join(p.stem for p in find_notebooks()) or "none is shipped"
-        raise SettingError(f"notebook {str(name)!r}", f"a path or one of {known}", "`workbench list`")
+        raise SettingError(f"notebook {shown(str(name))}", f"a path or one of {known}", "`workbench list`")
     try:
         import nbformat
     except ImportError:
@@ -178,8 +220,9 @@ def read_mapping(path: Path) -> dict[str, Any]:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SettingError(f"missing file {str(path)!r}", "a YAML file") from None
-    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
-        raise DataError(f"{path}, which is not YAML ({str(error).splitlines()[0]})", "a mapping") from None
+    except Exception as error:  # PyYAML lets through what its own constructors meet: dates, digits, depth
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
+        raise DataError(f"{path}, which is not YAML ({reason})", "a mapping") from None
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise DataError(f"{type(content).__name__} in {path}", "a mapping of names to values")
     return content

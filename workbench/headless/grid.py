@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import SettingError
-from workbench.headless.catalog import read_mapping
+from workbench.headless.catalog import check_names, read_mapping, shown
 
 _PARTS = ("fixed", "grid", "list", "random")
 MOST = 100_000  # points of one sweep
@@ -49,7 +49,9 @@ def read_points(path: Path) -> list[dict[str, Any]]:
     points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     listed = content.get("list") or []
     if not (isinstance(listed, list) and all(isinstance(point, dict) for point in listed)):
-        raise SettingError(f"list of {path} = {listed!r}", "a list of mappings")
+        raise SettingError(f"list of {path} = {shown(listed)}", "a list of mappings")
+    for point in listed:
+        check_names(point, path)
     drawn = _draw(_mapping(content, "random", path), path)
     if not grid and (listed or drawn):
         points = []
@@ -62,10 +64,14 @@ def _draw(part: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:
         return []
     count, draw = part.get("count"), part.get("draw")
     if set(part) - {"count", "seed", "draw"} or not isinstance(count, int) or not isinstance(draw, dict):
-        raise SettingError(f"random of {path} = {dict(part)!r}", "count, seed and draw")
+        raise SettingError(f"random of {path} = {shown(dict(part))}", "count, seed and draw")
+    check_names(draw, path)
     if not 0 < count <= MOST:
         raise SettingError(f"count={count} in {path}", f"1 to {MOST}")
-    generator = random.Random(part.get("seed", 0))
+    seed = part.get("seed", 0)
+    if not isinstance(seed, int | str):
+        raise SettingError(f"seed of {path} = {shown(seed)}", "an integer")
+    generator = random.Random(seed)
     return [{name: _one(name, how, generator, path) for name, how in draw.items()} for _ in range(count)]
 
 
@@ -80,20 +86,21 @@ def _one(name: str, how: Any, generator: random.Random, path: Path) -> Any:
         if log:
             return math.exp(generator.uniform(math.log(low), math.log(high)))
         return generator.uniform(float(low), float(high))
-    except (TypeError, KeyError, ValueError):
+    except (TypeError, KeyError, ValueError, OverflowError):
         raise SettingError(
-            f"draw of {name!r} in {path} = {how!r}", "a list of choices, or {low: 1, high: 9, log: true}"
+            f"draw of {name!r} in {path} = {shown(how)}", "a list of choices, or {low: 1, high: 9, log: true}"
         ) from None
 
 
 def _mapping(content: Mapping[str, Any], part: str, path: Path) -> Mapping[str, Any]:
     found = content.get(part) or {}
     if not isinstance(found, dict):
-        raise SettingError(f"{part} of {path} = {found!r}", "a mapping of parameters")
+        raise SettingError(f"{part} of {path} = {shown(found)}", "a mapping of parameters")
+    check_names(found, path)
     return found
 
 
 def _values(name: str, values: Any, path: Path) -> list[Any]:
     if not isinstance(values, list) or not values:
-        raise SettingError(f"{name} in the grid of {path} = {values!r}", "a list of values")
+        raise SettingError(f"{name} in the grid of {path} = {shown(values)}", "a list of values")
     return values

@@ -29,11 +29,12 @@ from typing import Annotated, Any, get_args, get_origin
 import pydantic
 
 from workbench.errors import SettingError
-from workbench.headless.catalog import Notebook
+from workbench.headless.catalog import Notebook, shown
 
 ENVIRONMENT = "WORKBENCH_P_"
 _PLAIN = {"int": int, "float": float, "str": str, "bool": bool, "None": NoneType}
 _TRUE, _FALSE, _NONE = ("true", "yes", "on", "1"), ("false", "no", "off", "0"), ("none", "null")
+_BITS = 1024  # of an integer: what a double can still hold
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _RANGE = re.compile(rf"(?P<low>{_NUMBER})?\.\.(?!\.)(?P<high>{_NUMBER})?(?:\s*[,;]\s*|\s*$)")
 _CHOICES = re.compile(r"(?P<all>[^\s,;|]*(?:\|[^\s,;|]*)+)(?:\s*[,;]\s*|\s*$)")
@@ -101,13 +102,13 @@ class Declaration:
     def model(self) -> type[pydantic.BaseModel]:
         """The pydantic model that checks values: strict types, ranges, choices, no other names."""
         fields: dict[str, Any] = {}
-        for p in self.parameters:
+        for number, p in enumerate(self.parameters):  # aliases: pydantic keeps some names for itself
             kind = Annotated[
                 p.kind,
                 pydantic.BeforeValidator(partial(coerce, kind=p.kind)),
                 pydantic.AfterValidator(partial(_within, parameter=p)),
             ]
-            fields[p.name] = (kind, pydantic.Field(p.default, description=p.about))
+            fields[f"p{number}"] = (kind, pydantic.Field(p.default, alias=p.name, description=p.about))
         config = pydantic.ConfigDict(
             extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=()
         )
@@ -130,9 +131,9 @@ class Declaration:
         known = [p.name for p in self.parameters]
         for name in given:
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
+                near = difflib.get_close_matches(str(name), known, n=1)
                 raise SettingError(
-                    f"unknown parameter {name!r}{where}",
+                    f"unknown parameter {shown(name)}{where}",
                     f"one of {', '.join(known) or '(none: the cell is empty)'}",
                     f"{near[0]!r}" if near else f"`workbench list {self.notebook}`",
                 )
@@ -142,11 +143,12 @@ class Declaration:
             name = str(error.errors()[0]["loc"][0])
             parameter = next(p for p in self.parameters if p.name == name)
             raise SettingError(
-                f"{name}={given[name]!r}{where}",
+                f"{name}={shown(given[name])}{where}",
                 f"{name}: {parameter.expected()} (parameters: {', '.join(known)})",
                 repr(parameter.default),
             ) from None
-        return {name: getattr(checked, name) for name in given}
+        values = checked.model_dump(by_alias=True)
+        return {name: values[name] for name in given}
 
 
 def declared(notebook: Notebook) -> Declaration:
@@ -184,9 +186,13 @@ def parse_declaration(source: str, name: str = "notebook") -> Declaration:
             for token in tokenize.generate_tokens(io.StringIO(source).readline)
             if token.type == tokenize.COMMENT
         }
-    except (SyntaxError, tokenize.TokenError) as error:
+    except (ValueError, SyntaxError, tokenize.TokenError, RecursionError, MemoryError) as error:
         raise SettingError(f"a parameters cell in {name} that is not Python ({error})") from None
-    return Declaration(name, tuple(_parameter(node, comments, name) for node in tree.body))
+    parameters = tuple(_parameter(node, comments, name) for node in tree.body)
+    names = [p.name for p in parameters]
+    if twice := sorted({n for n in names if names.count(n) > 1}):
+        raise SettingError(f"{', '.join(twice)} twice in the parameters cell of {name}", "each name once")
+    return Declaration(name, parameters)
 
 
 def gather(
@@ -233,7 +239,7 @@ def split_assignment(text: str) -> tuple[str, str]:
     """
     name, equals, value = text.partition("=")
     if not (equals and name.isidentifier()):
-        raise SettingError(f"-p {text!r}", "-p name=value", "-p nodes=33")
+        raise SettingError(f"-p {shown(text)}", "-p name=value", "-p nodes=33")
     return name, value
 
 
@@ -267,7 +273,7 @@ def coerce(value: Any, *, kind: Any) -> Any:
     for branch in sorted(_branches(kind), key=lambda b: b is str):  # text is the last resort
         try:
             return _coerce_plain(value, branch)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             continue
     raise ValueError(f"not {kind}")
 
@@ -287,6 +293,8 @@ def _coerce_plain(value: Any, kind: Any) -> Any:
             return text in _TRUE
     elif kind in (int, float):
         if isinstance(value, kind) and not isinstance(value, bool):
+            if isinstance(value, int) and value.bit_length() > _BITS:
+                raise ValueError(kind)
             return value
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
             return float(value)

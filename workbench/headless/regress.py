@@ -129,7 +129,7 @@ def plan_cases(notebooks: Sequence[Notebook], settings: Settings, folder: Path |
     if folder is None:
         folder = _folder_of(Path("runs") / f"regress-{settings.device or 'cpu'}-{digest[:8]}")
     state = folder / "regress.json"
-    if state.is_file() and json.loads(state.read_text(encoding="utf-8"))["digest"] != digest:
+    if state.is_file() and _read_state(state)["digest"] != digest:
         raise SettingError(f"{folder} of other sources or settings", "a folder of its own", "another --out")
     folder.mkdir(parents=True, exist_ok=True)
     write_json(state, {"digest": digest, "complete": False})
@@ -171,7 +171,7 @@ def regress(
         judged = [work(case) for case in cases]
     folder = cases[0].folder.parent if cases else Path()
     if cases and not {"not reached", "cancelled"} & {c.state for c in judged}:
-        state = json.loads((folder / "regress.json").read_text(encoding="utf-8"))
+        state = _read_state(folder / "regress.json")
         write_json(folder / "regress.json", {**state, "complete": True})
     return Regression(folder, judged)
 
@@ -352,15 +352,29 @@ def _folder_of(first: Path) -> Path:
     """The first of ``first``, ``first-2``, … that is not complete."""
     number, folder = 1, first
     while (folder / "regress.json").is_file():
-        if not json.loads((folder / "regress.json").read_text(encoding="utf-8"))["complete"]:
-            break
+        with contextlib.suppress(DataError):  # a damaged one is left as it is
+            if not _read_state(folder / "regress.json")["complete"]:
+                break
         number += 1
         folder = first.with_name(f"{first.name}-{number}")
     return folder
 
 
+def _read_state(path: Path) -> dict[str, Any]:
+    """The content of ``regress.json``."""
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+        return {"digest": str(state["digest"]), "complete": bool(state["complete"])}
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        raise DataError(
+            f"{path}, which `workbench regress` did not write", "its folder as it left it", "another --out"
+        ) from None
+
+
 def _finished(folder: Path) -> bool:
-    return (folder / "run.json").is_file() and _run(folder)["status"] == "completed"
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # a damaged one runs again
+        return _run(folder)["status"] == "completed"
+    return False
 
 
 def _put_aside(folder: Path) -> None:
