@@ -110,6 +110,21 @@ def _move_aside(partial: Path) -> None:
         ) from None
 
 
+def put_aside(folder: Path) -> None:
+    """Give what a failed run left another name, ``NAME.failed-1``, …, so that it can run again.
+
+    Args:
+        folder: Of the run; nothing happens if it does not exist.
+    """
+    number = 1
+    while folder.exists():
+        aside = folder.with_name(f"{folder.name}.failed-{number}")
+        number += 1
+        if not aside.exists():
+            with contextlib.suppress(FileNotFoundError):  # another process was faster
+                folder.rename(aside)
+
+
 def free_name(target: Path) -> Path:
     """``target``, or the first of ``target-2``, ``target-3``, … that does not exist."""
     number, candidate = 1, target

@@ -35,7 +35,7 @@ from workbench.headless.baselines import (
     with_class,
 )
 from workbench.headless.catalog import Notebook
-from workbench.headless.folder import write_json
+from workbench.headless.folder import put_aside, write_json
 from workbench.headless.report import figures_of
 from workbench.headless.run import Plan, Settings, execute, plan_run
 
@@ -242,7 +242,7 @@ def baseline_figures(case: Case) -> list[Mapping[str, Any]]:
 def _run_case(case: Case, end: float | None, apart: bool, listener: Callable[[Case, Any], None]) -> Case:
     """Run a case unless it has run, and judge it."""
     if not _finished(case.folder):
-        _put_aside(case.folder)
+        put_aside(case.folder)
         left = None if end is None else end - time.monotonic()
         if left is not None and left < LEAST:
             return replace(case, state="not reached", message="the budget is spent")
@@ -293,7 +293,7 @@ def _others(case: Case, over: str, metrics: Mapping[str, Any]) -> dict[str, floa
     for label, other in plans.items():
         folder = case.folder.with_name(f"{case.name}.{label}")
         if not _finished(folder):
-            _put_aside(folder)
+            put_aside(folder)
             result = execute(other, out=folder)
             if result.exit_code:
                 raise DataError(f"{case.name} with {label}: {result.message}", "a run that completes")
@@ -375,16 +375,6 @@ def _finished(folder: Path) -> bool:
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # a damaged one runs again
         return _run(folder)["status"] == "completed"
     return False
-
-
-def _put_aside(folder: Path) -> None:
-    """Give the folder of a failed run another name, so that the case can run again."""
-    number = 1
-    while folder.exists():
-        aside = folder.with_name(f"{folder.name}.failed-{number}")
-        number += 1
-        if not aside.exists():
-            folder.rename(aside)
 
 
 def _run(folder: Path) -> dict[str, Any]:

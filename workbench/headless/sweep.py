@@ -21,7 +21,7 @@ from typing import Any
 from workbench.errors import DataError, MissingExtra, SettingError
 from workbench.headless.apart import command_line, run_apart
 from workbench.headless.catalog import Notebook
-from workbench.headless.folder import lock_file, write_json
+from workbench.headless.folder import lock_file, put_aside, write_json
 from workbench.headless.run import Settings, plan_run
 
 SCHEMA = "workbench.sweep/1"
@@ -229,25 +229,12 @@ def run_point(folder: str, arguments: Sequence[str]) -> str:
     while True:
         if state_of(path) == "completed":
             return "completed"
-        _put_aside(path)
+        put_aside(path)
         code, said = run_apart(arguments)
         if code == 2 and "another run is writing" in said and time.monotonic() < end:
             time.sleep(1)  # the runner of a dead worker is still letting go
             continue
         return state_of(path) or ("disk full" if "No space" in said else f"exit code {code}: {said[-300:]}")
-
-
-def _put_aside(folder: Path) -> None:
-    """Keep what a failed attempt left, under another name."""
-    number = 1
-    while folder.exists():
-        aside = folder.with_name(f"{folder.name}.failed-{number}")
-        number += 1
-        if not aside.exists():
-            try:
-                folder.rename(aside)
-            except FileNotFoundError:
-                return
 
 
 @contextmanager
