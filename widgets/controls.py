@@ -4,6 +4,7 @@ import html
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import ipywidgets
 import plotly.graph_objects as go
@@ -186,8 +187,7 @@ class FigureBox(ipywidgets.Box):
         """Show a figure as soon as the front end can."""
         with self._lock:
             self.figure = figure = _titled_in_one(figure)
-            names = [trace.name for trace in figure.data]
-            if self.widget is None or [trace.name for trace in self.widget.data] != names:
+            if self.widget is None or trace_names(self.widget) != trace_names(figure):
                 self._make()
             elif self._drawn:
                 self._follow()
@@ -195,9 +195,10 @@ class FigureBox(ipywidgets.Box):
     def _make(self) -> None:
         """A new widget with the figure in its first state."""
         old = self.widget
-        self.widget, self._shown, self._drawn = go.FigureWidget(self.figure), self.figure, False
-        self.widget.observe(self._reported, ["_js2py_traceDeltas", "_js2py_layoutDelta"])
-        self.children = [self.widget]
+        made = go.FigureWidget(self.figure)
+        made.observe(self._reported, ["_js2py_traceDeltas", "_js2py_layoutDelta"])
+        self.widget, self._shown, self._drawn = made, self.figure, False
+        self.children = [made]
         if old is not None:
             old.close()
 
@@ -211,8 +212,19 @@ class FigureBox(ipywidgets.Box):
                 self._follow()
 
     def _follow(self) -> None:
-        refresh(self.widget, self.figure)
+        if self.widget is not None:
+            refresh(self.widget, self.figure)
         self._shown = self.figure
+
+
+def _traces(figure: go.Figure | go.FigureWidget) -> tuple[Any, ...]:
+    """The traces of a figure."""
+    return tuple(figure.data)
+
+
+def trace_names(figure: go.Figure | go.FigureWidget) -> list[str]:
+    """The names of a figure's traces, in order."""
+    return [trace.name for trace in _traces(figure)]
 
 
 def _titled_in_one(figure: go.Figure) -> go.Figure:
@@ -241,6 +253,6 @@ def refresh(widget: go.FigureWidget, figure: go.Figure) -> None:
     wanted = figure.layout.to_plotly_json()
     stale = {key: None for key in widget.layout.to_plotly_json() if key not in wanted}
     with widget.batch_update():
-        for old, new in zip(widget.data, figure.data, strict=True):
+        for old, new in zip(_traces(widget), _traces(figure), strict=True):
             old.update(new.to_plotly_json(), overwrite=True)
         widget.layout.update({**stale, **wanted}, overwrite=True)

@@ -216,7 +216,8 @@ class PathSession:
         for name, text in texts:
             x, y = self.stage.coords(text)
             label = f"{name} (image {text})" if self.subject.choices is not None and text.isdigit() else name
-            handles.append(Handle(name, label, x, y, name.split()[0]))
+            kind = "start" if name == "start" else "end" if name == "end" else "via"
+            handles.append(Handle(name, label, x, y, kind))
         return handle_traits(handles)
 
     def empty_scene(self, theme: str | Theme) -> dict[str, Any]:
@@ -265,7 +266,9 @@ class PathSession:
         """The samples that ends can be, as a cloud under everything."""
         if self.subject.choices is None:
             return []
-        places = self.stage.section.encode(self.subject.choices.to(self.stage.section.origin))
+        places = self.stage.section.encode(
+            self.subject.choices.to(device=self.subject.device, dtype=self.subject.dtype)
+        )
         return [Stroke("real images", places, look.muted, "dots", 2.0, opacity=0.35)]
 
     def facts(self, answer: Answer) -> list[tuple[str, str]]:

@@ -52,7 +52,7 @@ class Stage:
         """Texts of the default ends: coordinates in the plane, else as the subject names them."""
         texts = (self.subject.start, self.subject.end)
         if self.subject.frame.dim == 2:
-            return tuple(text_of(self.subject.point(text)) for text in texts)
+            return text_of(self.subject.point(texts[0])), text_of(self.subject.point(texts[1]))
         return texts
 
 
@@ -132,7 +132,7 @@ def subject_of(
                     f"no {text} in {frame.name}", f"a point of {frame.dim} coordinates", f"{text}=..."
                 )
     like = choices if choices is not None else next(iter(given.values()), torch.empty(0, dtype=torch.float64))
-    return Subject(model, frame, *texts, choices, given, world, like.device, like.dtype)
+    return Subject(model, frame, texts[0], texts[1], choices, given, world, like.device, like.dtype)
 
 
 def _plain_window(subject: Subject) -> Window:

@@ -95,7 +95,7 @@ def state_from(values: Mapping[str, Any]) -> PathState:
             fits = whole or isinstance(value, float) or (value is None and kind is not float)
         if not fits:
             raise SettingError(f"{name} = {value!r}", f"a value of kind {getattr(kind, '__name__', kind)}")
-        known[name] = float(value) if whole and kind is not int else value
+        known[name] = float(value) if isinstance(value, int) and kind not in (int, bool) else value
     return PathState(**known)
 
 
@@ -128,8 +128,11 @@ def state_of_cell(text: str) -> PathState:
     values = {}
     try:
         for line in ast.parse(text).body:
-            target = line.target if isinstance(line, ast.AnnAssign) else line.targets[0]
-            values[target.id] = ast.literal_eval(line.value)
-    except (SyntaxError, ValueError, AttributeError, TypeError) as error:
+            target = line.targets[0] if isinstance(line, ast.Assign) else getattr(line, "target", None)
+            value = getattr(line, "value", None)
+            if not isinstance(target, ast.Name) or not isinstance(value, ast.expr):
+                raise ValueError
+            values[target.id] = ast.literal_eval(value)
+    except (SyntaxError, ValueError, TypeError) as error:
         raise SettingError("text that is no parameters cell", "lines of the form name = value") from error
     return state_from(values)

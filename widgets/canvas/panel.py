@@ -14,7 +14,7 @@ class PageCanvas(AnyWidgetComponent):
     """A plane with a field, curves and draggable points; see `widgets.canvas.canvas.Canvas`."""
 
     _esm = MODULE
-    _stylesheets = (STYLE.read_text(encoding="utf-8"),)
+    _stylesheets = [STYLE.read_text(encoding="utf-8")]  # noqa: RUF012 - panel asks for a list
 
     field = param.Bytes(default=b"")
     field_shape = param.List(default=[0, 0])

@@ -90,12 +90,19 @@ def gesture_of(message: Mapping[str, Any]) -> Gesture | None:
 
     A message comes from outside, so that every part is checked.
     """
-    kind, x, y, seq = (message.get(key) for key in ("kind", "x", "y", "seq"))
+    kind, seq = message.get("kind"), message.get("seq")
     if kind not in GESTURES or not isinstance(seq, int) or isinstance(seq, bool):
         return None
-    if not all(isinstance(v, (int, float)) and not isinstance(v, bool) and math.isfinite(v) for v in (x, y)):
+    x, y = _coordinate(message.get("x")), _coordinate(message.get("y"))
+    if x is None or y is None:
         return None
-    return Gesture(kind, str(message.get("id", "")), float(x), float(y), seq)
+    return Gesture(kind, str(message.get("id", "")), x, y, seq)
+
+
+def _coordinate(value: Any) -> float | None:
+    """A finite number, or None."""
+    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if plain and math.isfinite(value) else None
 
 
 def field_traits(field: Field | None, *, limits: tuple[float, float] | None = None) -> dict[str, Any]:

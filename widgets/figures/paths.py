@@ -311,7 +311,7 @@ def regimes_figure(results: Mapping[str, PathResult], *, theme: str | Theme = "l
     look = theme_of(theme)
     first = next(iter(results.values()))
     dim = first.curve.points.shape[-1]
-    factor, title = _scale("decibels" if units == {"nats"} and dim > 8 else "energy", *units, dim)
+    factor, title = _scale("decibels" if units == {"nats"} and dim > 8 else "energy", first.energy_unit, dim)
     drawing = go.Figure()
     for k, (label, result) in enumerate(results.items()):
         arc = result.profile.arc

@@ -24,7 +24,7 @@ from widgets.controls import (
 from widgets.figures.filmstrip import filmstrip_figure
 from widgets.figures.paths import profile_figure
 from widgets.figures.status import sentence, status_line
-from widgets.scheduling import Outcome, Scheduler, sentence_of
+from widgets.scheduling import Outcome, Scheduler, Speed, sentence_of
 from widgets.session import Answer, PathSession
 from widgets.stage import Stage, stage_of, subject_of
 from widgets.state import PathState, cell_of, state_from, state_of_cell
@@ -104,7 +104,8 @@ class PathExplorer(ipywidgets.VBox):
     @property
     def result(self) -> PathResult | None:
         """The last path found, coarse or full."""
-        return None if self.answer is None else self.answer.result
+        answer: Answer | None = self.answer  # type: ignore[assignment] - a trait
+        return None if answer is None else answer.result
 
     def to_parameters(self) -> str:
         """The parameters cell of the notebook `10_paths` that finds the path on the screen."""
@@ -132,11 +133,12 @@ class PathExplorer(ipywidgets.VBox):
 
     def wait(self, timeout: float = 60.0) -> bool:
         """Block until the answer to the last request is on the screen; False if that took longer."""
-        return self._scheduler.wait(timeout)
+        return self._scheduler is None or self._scheduler.wait(timeout)
 
     def cancel(self) -> None:
         """Stop computing and keep the best so far."""
-        self._scheduler.cancel()
+        if self._scheduler is not None:
+            self._scheduler.cancel()
 
     def close(self) -> None:
         """Stop computing and remove the view."""
@@ -222,7 +224,7 @@ class PathExplorer(ipywidgets.VBox):
         value = change["new"] if name != "sigma" else change["new"] or None
         if name in ("start", "end"):
             try:
-                self.session.subject.point(value)
+                self.session.subject.point(str(value))
             except (WorkbenchError, OSError) as error:
                 self._fail(sentence_of(error))
                 return
@@ -248,10 +250,10 @@ class PathExplorer(ipywidgets.VBox):
         if change["new"] is not self.session.state:
             self._take(change["new"], "full", delay=SETTLE)
 
-    def _take(self, state: PathState, speed: str, *, delay: float = 0.0) -> None:
+    def _take(self, state: PathState, speed: Speed, *, delay: float = 0.0) -> None:
         """Make a state the view's own and ask for its answer."""
         try:
-            self.session.subject.point(state.start), self.session.subject.point(state.end)
+            self.session.subject.ends(state.start, state.end)
             handles = self.session.handles(state)
         except (WorkbenchError, OSError) as error:
             self._fail(sentence_of(error))
@@ -263,13 +265,14 @@ class PathExplorer(ipywidgets.VBox):
             self.canvas.show(**handles)
         self._submit(speed, delay=delay)
 
-    def _submit(self, speed: str, *, delay: float = 0.0) -> None:
+    def _submit(self, speed: Speed, *, delay: float = 0.0) -> None:
         self.canvas.busy = True
         self.canvas.note = ""
         if speed == "full":
             self.status.start()
             self.status.say("computing …")
-        self._scheduler.submit(self.session.state, speed, delay=delay)
+        if self._scheduler is not None:
+            self._scheduler.submit(self.session.state, speed, delay=delay)
 
     # -- answers, from the worker's thread
 
