@@ -40,7 +40,7 @@ def check_count(
     """
     if value is None and none:
         return
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
         raise SettingError(shown(name, value), f"a whole number, at least {least}{_or_none(none)}{why}", hint)
 
 
@@ -72,8 +72,8 @@ def check_number(
     """
     if value is None and none:
         return
-    fits = not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
-    if not fits or not (above < value < below and least <= value <= most):
+    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    if not (math.isfinite(number) and above < number < below and least <= number <= most):
         bounds = [
             f"{word} {bound:g}"
             for word, bound in (("above", above), ("at least", least), ("below", below), ("at most", most))

@@ -86,7 +86,7 @@ def check_solver(solver: object, steps: object, tol: object = None) -> None:
 
 
 def _check_tolerance(tol: object, solver: str) -> None:
-    if isinstance(tol, bool) or not isinstance(tol, Real) or not 0.0 < tol < 0.1:
+    if isinstance(tol, bool) or not isinstance(tol, Real) or not 0.0 < float(tol) < 0.1:
         raise SettingError(f"tol={tol!r} for {solver}", "a number above 0 and below 0.1", "tol=1e-7")
 
 

@@ -520,11 +520,9 @@ def check_relaxation(gamma: object, window: object, quench: object, temperature:
     """
     if not callable(gamma):
         check_number("gamma", gamma, least=0.0, hint="gamma=7.0")
-    pair = window if isinstance(window, tuple | list) and len(window) == 2 else (None, None)
-    for share in pair:
-        if isinstance(share, bool) or not isinstance(share, Real):
-            pair = (1.0, 0.0)
-    if not 0 <= pair[0] < pair[1] <= 1:
+    shares = list(window) if isinstance(window, tuple | list) else []
+    numbers = [float(one) for one in shares if isinstance(one, Real) and not isinstance(one, bool)]
+    if len(shares) != 2 or len(numbers) != 2 or not 0 <= numbers[0] < numbers[1] <= 1:
         raise SettingError(
             shown("window", window), "two rising shares of the clock from 0 to 1", "window=(0.1, 0.95)"
         )

@@ -38,7 +38,7 @@ def check_path(options: Mapping[str, Any], starts: object) -> None:
     check_count("modes", options["modes"], least=0, none=True)
     check_count("most_substeps", options["most_substeps"], none=True, hint="most_substeps=10")
     for name in ("sigma", "energy_sigma"):
-        check_number(name, options[name], least=0.0, none=True, hint=f"{name}=None")
+        check_number(name, options[name], none=True, hint=f"{name}=None")
     hint = "tol=1e-5" if static else "tol=1e-3"
     if static:
         check_number("tol", options["tol"], above=0.0, below=1.0, none=True, hint=hint)

@@ -189,7 +189,7 @@ A, B = torch.tensor([-3.0, 0.0]).double(), torch.tensor([3.0, 0.0]).double()
         ((A, B), {"starts": 0}, SettingError, "starts=0"),
         ((A, B), {"starts": []}, SettingError, "no start"),
         ((A, B), {"sigma": -1.0}, SettingError, "a level from"),
-        ((A, B), {"nodes": 1}, SettingError, "at least 2 nodes"),
+        ((A, B), {"nodes": 1}, SettingError, "nodes=1; expected a whole number, at least 2"),
         ((A, B), {"via": torch.zeros(2).double()}, ShapeError, "via of shape"),
     ],
 )  # fmt: skip
