@@ -239,7 +239,9 @@ def _titled_in_one(figure: go.Figure) -> go.Figure:
     font = figure.layout.template.layout.title.subtitle.font
     merged = go.Figure(figure)
     line = f'<br><span style="font-size:{font.size or 11}px;color:{font.color or "grey"}">{subtitle}</span>'
-    merged.update_layout(title=dict(text=f"{figure.layout.title.text}{line}", subtitle=dict(text=None)))
+    merged.update_layout(
+        title=dict(text=f"{figure.layout.title.text}{line}", y=0.94, subtitle=dict(text=None))
+    )
     return merged
 
 

@@ -288,7 +288,7 @@ class PathSession:
             )
             rows.append(("error", f"{answer.barrier_error:+.2e} {result.energy_unit}"))
         if answer.deviation is not None:
-            rows.append(("distance to exact path", f"{answer.deviation:.2e}"))
+            rows.append(("off the exact path", f"{answer.deviation:.2e}"))
         if max(result.round_trip) > 0:
             rows.append(("round trip of the ends", f"{float(max(result.round_trip)):.1e}"))
         rows.append(("projection", projection_line(self.stage.section, result.curve.points)))
