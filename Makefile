@@ -51,6 +51,9 @@ test-full: $(VENV)/.test  ## the same with the slow tests
 lab: $(VENV)/.lab  ## JupyterLab on an executed copy of the tour
 	$(BIN)/workbench lab
 
+app: $(VENV)/.lab  ## the path lens as a page on the loopback address
+	$(BIN)/python -m widgets.app
+
 notebooks: $(VENV)/.test  ## refresh the committed outputs of the notebooks and refuse anything volatile
 	$(BIN)/workbench notebooks
 

@@ -148,13 +148,11 @@ def _open(path: Path) -> tuple[dict[str, Any], Mapping[str, np.ndarray]]:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         header = json.loads(arrays.pop(_HEADER).tobytes().decode())
-        header["result"], header["format"]
+        _, found = header["result"], header["format"]
     except _DAMAGE as error:
         raise DataError(f"{path}, which holds no readable header", "a file that save_result wrote") from error
-    if header["format"] != _FORMAT:
-        raise DataError(
-            f"{path} of format {header['format']!r}", f"format {_FORMAT}", "the version that wrote it"
-        )
+    if found != _FORMAT:
+        raise DataError(f"{path} of format {found!r}", f"format {_FORMAT}", "the version that wrote it")
     return header, arrays
 
 

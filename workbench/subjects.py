@@ -178,7 +178,9 @@ class Subject:
         Returns:
             A fine polyline, shape (corners, dim).
         """
-        answer = known_answer(self.world, near[0], near[-1], near=near) if self.world is not None else None
+        if self.world is None:
+            return None
+        answer = known_answer(self.world, near[0], near[-1], near=near)
         if answer is None or not answer.between_minima:
             return None
         return self.world.reference_path(answer.route.name)

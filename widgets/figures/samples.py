@@ -83,8 +83,9 @@ def _thumbnail(path: Path) -> np.ndarray:
         return np.asarray(opened.convert("RGB"))
 
 
-def _coordinates(panels: list[tuple[str, Tensor]], title: str, status: str, look: Theme) -> go.Figure:
-    texts = [", ".join(f"{value:.6g}" for value in point.tolist()[:8]) for _, point in panels]
+def _coordinates(panels: list[tuple[str, Tensor | Path]], title: str, status: str, look: Theme) -> go.Figure:
+    points = [point for _, point in panels if isinstance(point, Tensor)]
+    texts = [", ".join(f"{value:.6g}" for value in point.tolist()[:8]) for point in points]
     drawing = go.Figure(
         go.Table(
             header=dict(values=["point", "coordinates"], align="left"),

@@ -30,7 +30,7 @@ References:
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import torch
@@ -233,10 +233,10 @@ def _check_settings(module: Any, schedule: Any, shape: Any, data_std: Any, value
         raise SettingError(
             f"schedule={schedule!r}", "a Schedule", f"schedule_of(NAME), which knows {known}, or your own"
         )
-    whole = isinstance(shape, tuple | list) and all(isinstance(n, Integral) and n > 0 for n in shape)
+    whole = isinstance(shape, tuple | list) and all(isinstance(n, int) and n > 0 for n in shape)
     if not whole or not shape:
         raise SettingError(f"shape={shape!r}", "positive lengths of a sample's axes", "shape=(1, 28, 28)")
-    if not isinstance(data_std, Real) or not 0.0 < data_std < math.inf:
+    if not isinstance(data_std, int | float) or not 0.0 < data_std < math.inf:
         raise SettingError(f"data_std={data_std!r}", "a finite number above 0", "data_std=1.0")
     if value_range is not None:
         lowest, highest = _pair("value_range", value_range)

@@ -10,8 +10,7 @@ References:
     Halko, Martinsson, Tropp, "Finding Structure with Randomness", 2011, algorithms 4.4 and 5.1,
         https://arxiv.org/abs/0909.4061
     Park, Kwon, Choi, Jo, Uh, "Understanding the Latent Space of Diffusion Models through the Lens of
-    Riemannian
-        Geometry", 2023, https://arxiv.org/abs/2307.12868
+        Riemannian Geometry", 2023, https://arxiv.org/abs/2307.12868
 """
 
 from collections.abc import Callable
@@ -126,7 +125,11 @@ def bottleneck_map(
 
     def features(x: Tensor) -> Tensor:
         caught: list[Tensor] = []
-        hook = layer.register_forward_hook(lambda _module, _inputs, output: caught.append(output))
+
+        def catch(_module: nn.Module, _inputs: tuple, output: Tensor) -> None:
+            caught.append(output)
+
+        hook = layer.register_forward_hook(catch)
         try:
             call(x)
         finally:
