@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 SETUP := pyproject.toml constraints.txt
-# one file a worker, one thread a worker: kernels, browsers and solvers share the cores without spinning
-SUITE := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+# one thread: kernels, browsers and solvers share the cores without spinning
+SUITE := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 export OMP_WAIT_POLICY := passive
 
 .PHONY: run test test-full lab app notebooks regress mutants benchmarks check format clean help
