@@ -35,3 +35,8 @@ def _double_precision():
 def generator() -> torch.Generator:
     """A seeded generator."""
     return torch.Generator().manual_seed(0)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Browser tests come last: their server, kernels and event loop live until the session ends."""
+    items.sort(key=lambda item: "browser" in item.path.parts)
