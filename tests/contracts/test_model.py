@@ -24,22 +24,12 @@ from workbench.schedules import (
     Schedule,
 )
 from workbench.worlds import LANDSCAPES, WORLDS, load_world
-from workbench.zoo import MODELS, find_card, load_model
+from workbench.zoo import MODELS, load_model
 
 DENSITIES = tuple(name for name in WORLDS if name not in LANDSCAPES)
 
 
-def _shipped():
-    """Shipped networks whose weights are there."""
-    for name in MODELS:
-        try:
-            if find_card(name).with_suffix(".safetensors").exists():
-                yield name
-        except Exception:  # a model that is still in training has no card
-            continue
-
-
-NETWORKS = tuple(_shipped())
+NETWORKS = MODELS
 EVERY = DENSITIES + NETWORKS
 TABLES = tuple(torch.tensor(part, dtype=torch.float64) for part in G3)
 UNPUBLISHED = Schedule(

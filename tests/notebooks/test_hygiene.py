@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2] / "notebooks"
 RECORD = "application/vnd.workbench.record+json"
 NOTEBOOKS = sorted(ROOT.glob("*.ipynb"))
-MACHINE_WORDS = ("/home/", "/root/", "/tmp/", "/Users/", "site-packages")
+MACHINE_WORDS = (str(Path.home()) + "/", "/home/", "/Users/", "/tmp/", "site-packages")
 
 
 @pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
