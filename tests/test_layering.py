@@ -22,6 +22,7 @@ LAYERS = (
         "checks",
         "schedules",
         "models",
+        "decoders",
         "metrics",
         "curves",
         "embeddings",

@@ -51,6 +51,7 @@ class Frame:
         classes: Names of the classes that it can be conditioned on; empty if none.
         condition: The condition that is bound, in words; None for the null class or an unconditional model.
         guidance: Weight of classifier-free guidance that is bound; with any but 0 the field is no score.
+        space: "data", or "latent" where points are latents that a decoder turns into samples.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Frame:
     classes: tuple[str, ...] = ()
     condition: str | None = None
     guidance: float = 0.0
+    space: str = "data"
 
     @property
     def dim(self) -> int:
@@ -71,7 +73,8 @@ class Frame:
     def __str__(self) -> str:
         bound = "" if self.condition is None else f" given {self.condition}"
         weight = "" if self.guidance == 0.0 else f", guidance {self.guidance:g}"
-        return f"{self.name}{bound}{weight}"
+        where = "" if self.space == "data" else f", {self.space} space"
+        return f"{self.name}{bound}{weight}{where}"
 
 
 @runtime_checkable
