@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 
 from widgets.canvas.canvas import MODULE, STYLE, Canvas
 from widgets.canvas.scene import (
+    CELLS,
     GESTURES,
+    Cloud,
     Handle,
     Stroke,
+    cloud_traits,
     field_traits,
     gesture_of,
     handle_traits,
@@ -21,6 +24,7 @@ from widgets.canvas.scene import (
     theme_traits,
     thumb_traits,
 )
+from widgets.canvas.standalone import canvas_html
 from workbench.errors import ShapeError
 from workbench.fields import Field, Window
 
@@ -52,6 +56,59 @@ def test_strokes_share_one_buffer():
 def test_strokes_of_points_in_space_are_refused():
     with pytest.raises(ShapeError, match=r"\(count, 2\)"):
         stroke_traits([Stroke("a", torch.zeros(4, 3), "#000000")])
+
+
+@pytest.fixture
+def cloud():
+    points = torch.randn(2000, 2, generator=torch.Generator().manual_seed(1))
+    points[7] = torch.nan
+    return Cloud("latents", points, ("#ff0000", "#0000ff"), (points[:, 0] > 0).long())
+
+
+def test_a_cloud_is_sorted_by_cell_and_keeps_every_finite_point_with_its_label(cloud):
+    traits = cloud_traits([cloud])
+    (entry,) = traits["clouds"]
+    places = np.frombuffer(traits["cloud_points"], np.float32).reshape(-1, 2)
+    labels = np.frombuffer(traits["cloud_labels"], np.uint8)
+    cells = np.frombuffer(traits["cloud_cells"], np.uint32)
+    assert entry["count"] == len(places) == len(labels) == 1999
+    assert (labels == (places[:, 0] > 0)).all()
+    wanted = cloud.coords[torch.isfinite(cloud.coords).all(1)].float().numpy()
+    assert sorted(map(tuple, places)) == sorted(map(tuple, wanted))
+    (low, high), (floor, roof) = entry["box"]
+    column = np.clip((places[:, 0] - low) / (high - low) * CELLS, 0, CELLS - 1).astype(int)
+    row = np.clip((places[:, 1] - floor) / (roof - floor) * CELLS, 0, CELLS - 1).astype(int)
+    owner = np.searchsorted(cells, np.arange(1999), side="right") - 1
+    assert (abs(owner - (row * CELLS + column)) <= 1).mean() > 0.99  # float32 edges may fall either side
+    assert len(cells) == CELLS * CELLS + 1
+
+
+def test_the_second_cloud_follows_the_first_in_the_buffers(cloud):
+    traits = cloud_traits([cloud, Cloud("one", torch.tensor([[1.0, 2.0]]), ("#00ff00",))])
+    second = traits["clouds"][1]
+    cells = np.frombuffer(traits["cloud_cells"], np.uint32)[second["cell"] :]
+    assert (cells[0], cells[-1]) == (1999, 2000)
+    assert second["box"] == [[1.0, 1.0], [2.0, 2.0]]
+
+
+def test_no_cloud_clears_the_sky():
+    assert cloud_traits([]) == {"clouds": [], "cloud_points": b"", "cloud_labels": b"", "cloud_cells": b""}
+
+
+@pytest.mark.parametrize("labels", [[0, 2], [-1, 0], [0]])
+def test_labels_that_name_no_colour_are_refused(labels):
+    made = Cloud("bad", torch.zeros(2, 2), ("#ff0000", "#0000ff"), torch.tensor(labels))
+    with pytest.raises(ShapeError, match="2 whole numbers from 0 to 1"):
+        cloud_traits([made])
+
+
+def test_a_page_of_its_own_holds_the_buffers_and_requests_nothing(cloud):
+    canvas = Canvas()
+    canvas.show(**cloud_traits([cloud]), caption="</script>")
+    text = canvas_html(canvas, title="a <b>")
+    assert "<title>a &lt;b&gt;</title>" in text
+    assert text.count("</script>") == 2
+    assert set(re.findall(r"https?://[^\"' )<]+", text)) == {"http://www.w3.org/2000/svg"}
 
 
 def test_thumbnails_travel_as_bytes():
@@ -125,7 +182,7 @@ def test_a_new_theme_brings_its_palette(theme):
 
 
 def test_the_module_is_one_file_that_imports_and_requests_nothing():
-    text = MODULE.read_text(encoding="utf-8")
+    text = MODULE
     assert not re.search(
         r"^\s*import\s|\bimport\(|\brequire\(|\bfetch\(|XMLHttpRequest|WebSocket", text, re.MULTILINE
     )
@@ -139,7 +196,7 @@ def test_every_trait_that_the_module_reads_exists_in_both_hosts():
     assert panel
     from widgets.canvas.panel import PageCanvas
 
-    read = set(re.findall(r'(?:get|model\.set)\("(\w+)"', MODULE.read_text(encoding="utf-8")))
+    read = set(re.findall(r'(?:get|model\.set)\("(\w+)"', MODULE))
     assert read
     assert read <= set(Canvas.class_trait_names(sync=True))
     assert read <= set(PageCanvas.param)

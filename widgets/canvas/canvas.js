@@ -1,10 +1,12 @@
 // The canvas: a field, curves over it, and points that can be dragged. One module for JupyterLab and for Panel.
 // It draws what the kernel sends and reports gestures; every position on screen that is not the pointer's comes from
-// the kernel. Nothing is imported and nothing is requested.
+// the kernel. Nothing is imported and nothing is requested; the painter of clouds stands in points.js, joined before it.
 
 const SVG = "http://www.w3.org/2000/svg";
 const MARGIN = { left: 66, right: 16, top: 12, bottom: 48 };
 const PATIENCE_MS = 2000; // after which a lost answer no longer holds the next message back
+const REST_MS = 160; // without a move, after which a cloud is drawn in full
+const DEEPEST = 1e4; // largest magnification
 
 const floats = (view) => {
   if (!view || !view.byteLength) return new Float32Array(0);
@@ -40,7 +42,10 @@ function render({ model, el }) {
   const get = (name) => model.get(name);
   const root = make("div", { class: "wb-canvas", "data-lm-suppress-shortcuts": "true" }, el);
   const stage = make("div", { class: "wb-stage" }, root);
-  const ground = make("canvas", { class: "wb-ground", "aria-hidden": "true" }, stage);
+  const paper = make("div", { class: "wb-paper", "aria-hidden": "true" }, stage);
+  const ground = make("canvas", { class: "wb-ground" }, paper);
+  const sky = make("canvas", { class: "wb-sky" }, paper);
+  const paintClouds = cloudPainter(sky);
   const svg = make("svg:svg", { class: "wb-svg", role: "group" }, stage);
   const clipId = `wb-clip-${Math.random().toString(36).slice(2)}`;
   const clip = make("svg:rect", {}, make("svg:clipPath", { id: clipId }, make("svg:defs", {}, svg)));
@@ -48,6 +53,11 @@ function render({ model, el }) {
   const plot = make("svg:rect", { class: "wb-plot" }, svg);
   const curves = make("svg:g", { "clip-path": `url(#${clipId})` }, svg);
   const points = make("svg:g", {}, svg);
+  const lenses = make("div", { class: "wb-zoom", role: "group", "aria-label": "magnification" }, stage);
+  for (const [text, label, factor] of [["+", "zoom in", 0.5], ["−", "zoom out", 2], ["⟲", "show everything", 0]]) {
+    const button = make("button", { type: "button", "aria-label": label, title: label }, lenses, text);
+    button.addEventListener("click", () => (factor ? zoom(factor) : look(null)));
+  }
   const bar = make("div", { class: "wb-busy", "aria-hidden": "true" }, stage);
   const tip = make("div", { class: "wb-tip", hidden: "" }, stage);
   const tipPixels = make("canvas", {}, tip);
@@ -60,18 +70,24 @@ function render({ model, el }) {
 
   let width = 0, height = 0, inner = { x: 0, y: 0, w: 1, h: 1 };
   let field = new Float32Array(0), vertices = new Float32Array(0), pixels = new Uint8Array(0);
+  let cloud = new Float32Array(0), cloudLabels = new Uint8Array(0), cloudCells = new Uint32Array(0);
+  let view = null;        // the part that is looked at, {x, y}; all of the kernel's ranges if null
+  let pan = null;         // {px, py, view}: the background held by the pointer
+  let sampled = false;    // whether the clouds on the screen are a sample
+  let moving = 0;         // timer that ends a move of the view
   let drag = null;        // {id, x, y, pointer}: where the user holds a point; wins over the kernel until released
   let sent = { seq: 0, at: 0 };
   let pending = null;     // newest gesture that waits for the kernel's answer
   let frame = 0, dirty = new Set(["all"]);
 
   // ---- coordinates
-  const toX = (x) => { const [a, b] = get("x_range"); return inner.x + ((x - a) / (b - a)) * inner.w; };
-  const toY = (y) => { const [a, b] = get("y_range"); return inner.y + (1 - (y - a) / (b - a)) * inner.h; };
+  const seen = () => view ?? { x: get("x_range"), y: get("y_range") };
+  const toX = (x) => { const [a, b] = seen().x; return inner.x + ((x - a) / (b - a)) * inner.w; };
+  const toY = (y) => { const [a, b] = seen().y; return inner.y + (1 - (y - a) / (b - a)) * inner.h; };
   function place(event) {
     const box = svg.getBoundingClientRect();
     const px = ((event.clientX - box.left) / box.width) * width, py = ((event.clientY - box.top) / box.height) * height;
-    const [a, b] = get("x_range"), [c, d] = get("y_range");
+    const { x: [a, b], y: [c, d] } = seen();
     return { px, py, x: a + ((px - inner.x) / inner.w) * (b - a), y: c + (1 - (py - inner.y) / inner.h) * (d - c) };
   }
   const inside = (p) => p.px >= inner.x && p.px <= inner.x + inner.w && p.py >= inner.y && p.py <= inner.y + inner.h;
@@ -109,10 +125,14 @@ function render({ model, el }) {
     const all = parts.has("all");
     if (parts.has("send")) flush();
     if (all) measure();
+    const turned = all || parts.has("view");
     if (all || parts.has("field")) drawField();
-    if (all || parts.has("axes")) drawAxes();
-    if (all || parts.has("curves")) { drawCurves(); drawLegend(); }
-    if (all || parts.has("points")) drawPoints();
+    if (turned) placeField();
+    if (turned || parts.has("axes")) drawAxes();
+    if (turned || parts.has("clouds")) drawClouds();
+    if (turned || parts.has("curves")) drawCurves();
+    if (all || parts.has("curves") || parts.has("clouds")) drawLegend();
+    if (turned || parts.has("points")) drawPoints();
     if (all || parts.has("state")) drawState();
     if (pending && waiting()) setTimeout(() => schedule("send"), PATIENCE_MS);
   }
@@ -124,7 +144,7 @@ function render({ model, el }) {
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     for (const rect of [clip, plot])
       for (const [k, v] of [["x", inner.x], ["y", inner.y], ["width", inner.w], ["height", inner.h]]) rect.setAttribute(k, v);
-    Object.assign(ground.style, {
+    Object.assign(paper.style, {
       left: `${(100 * inner.x) / width}%`, top: `${(100 * inner.y) / height}%`,
       width: `${(100 * inner.w) / width}%`, height: `${(100 * inner.h) / height}%`,
     });
@@ -140,19 +160,19 @@ function render({ model, el }) {
     scale.replaceChildren();
     scale.hidden = !known;
     if (!known) return;
-    const table = (get("palette").field ?? ["#888888", "#eeeeee"]).map((c) => [1, 3, 5].map((k) => parseInt(c.slice(k, k + 2), 16)));
-    const [low, high] = get("field_limits");
+    const table = (get("palette").field ?? ["#888888", "#eeeeee"]).map(channels);
+    const inks = Uint32Array.from(table, (colour) => (packed(...colour) | 0xff000000) >>> 0);
+    const [low, high] = get("field_limits"), steps = inks.length / (high - low), top = inks.length - 1;
     ground.width = columns; ground.height = rows;
     const context = ground.getContext("2d");
-    const picture = context.createImageData(columns, rows);
-    for (let r = 0; r < rows; r++)
+    const picture = context.createImageData(columns, rows), out = new Uint32Array(picture.data.buffer);
+    for (let r = 0; r < rows; r++) {
+      const from = (rows - 1 - r) * columns, to = r * columns;
       for (let c = 0; c < columns; c++) {
-        const value = field[(rows - 1 - r) * columns + c], at = 4 * (r * columns + c);
-        if (!Number.isFinite(value)) continue;
-        const band = Math.min(table.length - 1, Math.max(0, Math.floor(((value - low) / (high - low)) * table.length)));
-        [picture.data[at], picture.data[at + 1], picture.data[at + 2]] = table[band];
-        picture.data[at + 3] = 255;
+        const band = Math.floor((field[from + c] - low) * steps);
+        if (band === band) out[to + c] = inks[band < 0 ? 0 : band > top ? top : band];
       }
+    }
     context.putImageData(picture, 0, 0);
     make("span", {}, scale, short(low));
     const strip = make("span", { class: "wb-strip", "aria-hidden": "true" }, scale);
@@ -160,16 +180,49 @@ function render({ model, el }) {
       `rgb(${r} ${g} ${b}) ${(100 * k) / table.length}% ${(100 * (k + 1)) / table.length}%`).join(",")})`;
     make("span", {}, scale, `${short(high)}  ${get("field_title")}`);
   }
+  // The ground covers the kernel's ranges; of it the part that is looked at lies in the frame.
+  function placeField() {
+    const [a, b] = get("x_range"), [c, d] = get("y_range"), { x: [p, q], y: [r, s] } = seen();
+    Object.assign(ground.style, {
+      left: `${(100 * (a - p)) / (q - p)}%`, width: `${(100 * (b - a)) / (q - p)}%`,
+      top: `${(100 * (s - d)) / (s - r)}%`, height: `${(100 * (d - c)) / (s - r)}%`,
+    });
+    root.classList.toggle("wb-zoomed", view !== null);
+  }
+  function drawClouds() {
+    const clouds = get("clouds") ?? [];
+    sky.hidden = clouds.length === 0;
+    const { drawn, total } = paintClouds({ clouds, places: cloud, labels: cloudLabels, cells: cloudCells, view: seen(), faded,
+      width: Math.round(inner.w), height: Math.round(inner.h), moving: moving !== 0 });
+    stage.dataset.drawn = drawn; stage.dataset.inView = total;
+    if (drawn < total) readout.textContent = `${drawn} of ${total} points drawn`;
+    else if (sampled) leave();
+    sampled = drawn < total;
+  }
+  function look(next) {
+    const [a, b] = get("x_range"), [c, d] = get("y_range");
+    const whole = next && next.x[1] - next.x[0] >= (b - a) * 0.999;
+    if (next && (next.x[1] - next.x[0]) * DEEPEST < b - a) return;
+    view = next === null || whole ? null : next;
+    clearTimeout(moving);
+    moving = setTimeout(() => { moving = 0; schedule("clouds"); }, REST_MS);
+    schedule("view");
+  }
+  function zoom(factor, at = null) {
+    const { x, y } = seen(), centre = at ?? { x: (x[0] + x[1]) / 2, y: (y[0] + y[1]) / 2 };
+    const scaled = ([low, high], about) => [about + (low - about) * factor, about + (high - about) * factor];
+    look({ x: scaled(x, centre.x), y: scaled(y, centre.y) });
+  }
   function drawAxes() {
     axes.replaceChildren();
-    const floor = inner.y + inner.h, grid = field.length === 0;
-    for (const [value, text] of ticks(...get("x_range"), Math.max(2, inner.w / 90))) {
+    const floor = inner.y + inner.h, grid = field.length === 0 && !get("clouds")?.length;
+    for (const [value, text] of ticks(...seen().x, Math.max(2, inner.w / 90))) {
       const x = toX(value);
       if (grid) make("svg:line", { class: "wb-grid", x1: x, x2: x, y1: inner.y, y2: floor }, axes);
       make("svg:line", { x1: x, x2: x, y1: floor, y2: floor + 5 }, axes);
       make("svg:text", { x, y: floor + 18, "text-anchor": "middle" }, axes, text);
     }
-    for (const [value, text] of ticks(...get("y_range"), Math.max(2, inner.h / 70))) {
+    for (const [value, text] of ticks(...seen().y, Math.max(2, inner.h / 70))) {
       const y = toY(value);
       if (grid) make("svg:line", { class: "wb-grid", x1: inner.x, x2: inner.x + inner.w, y1: y, y2: y }, axes);
       make("svg:line", { x1: inner.x - 5, x2: inner.x, y1: y, y2: y }, axes);
@@ -203,12 +256,12 @@ function render({ model, el }) {
   function drawLegend() {
     const held = legend.contains(document.activeElement) ? document.activeElement.dataset.name : null;
     legend.replaceChildren();
-    for (const curve of get("curves")) {
-      const off = faded(curve.name);
+    for (const curve of [...(get("clouds") ?? []), ...get("curves")]) {
+      const off = faded(curve.name), dots = curve.colours?.slice(0, 3) ?? (curve.kind === "dots" ? [curve.colour] : []);
       const button = make("button", { type: "button", "data-name": curve.name, "aria-pressed": String(!off), title: off ? "show" : "fade" }, legend);
       const swatch = make("svg:svg", { viewBox: "0 0 26 10", width: 26, height: 10, "aria-hidden": "true" }, button);
       if (curve.kind === "line") make("svg:path", { d: "M1 5H25", stroke: curve.colour, "stroke-width": curve.width, "stroke-dasharray": curve.dash ?? "" }, swatch);
-      else if (curve.kind === "dots") make("svg:circle", { cx: 13, cy: 5, r: 3, fill: curve.colour }, swatch);
+      else if (dots.length) dots.forEach((fill, k) => make("svg:circle", { cx: 13 + 7 * (k - (dots.length - 1) / 2), cy: 5, r: 3, fill }, swatch));
       else make("svg:path", { d: "M9 1L17 9M9 9L17 1", stroke: curve.colour, "stroke-width": 2 }, swatch);
       make("span", {}, button, curve.name);
       button.addEventListener("click", () => {
@@ -228,6 +281,8 @@ function render({ model, el }) {
       known.delete(handle.id);
       const { x, y } = spot(handle);
       node.setAttribute("transform", `translate(${toX(x)} ${toY(y)})`);
+      const px = toX(x), py = toY(y), out = px < inner.x - 1 || px > inner.x + inner.w + 1 || py < inner.y - 1 || py > inner.y + inner.h + 1;
+      node.style.display = view && out ? "none" : "";
       node.setAttribute("aria-label", handle.label);
       node.setAttribute("aria-valuenow", x.toPrecision(6));
       node.setAttribute("aria-valuetext", `${get("x_title")} ${short(x)}, ${get("y_title")} ${short(y)}`);
@@ -274,8 +329,8 @@ function render({ model, el }) {
   function move(event) {
     if (!drag || event.pointerId !== drag.pointer) return;
     const at = place(event);
-    drag.x = clamp(at.x + drag.dx, get("x_range"));
-    drag.y = clamp(at.y + drag.dy, get("y_range"));
+    drag.x = clamp(at.x + drag.dx, seen().x);
+    drag.y = clamp(at.y + drag.dy, seen().y);
     readout.textContent = `${get("x_title")} ${short(drag.x)} · ${get("y_title")} ${short(drag.y)}`;
     report("move", drag.id, drag.x, drag.y);
     schedule("points");
@@ -299,7 +354,7 @@ function render({ model, el }) {
     if (step) {
       event.preventDefault(); event.stopPropagation();
       const share = event.shiftKey ? 0.05 : event.altKey ? 0.001 : 0.01;
-      const [a, b] = get("x_range"), [c, d] = get("y_range");
+      const { x: [a, b], y: [c, d] } = seen();
       if (!drag) { drag = { ...find(id), keys: true }; report("start", id, drag.x, drag.y); }
       drag.x = clamp(drag.x + step[0] * share * (b - a), [a, b]);
       drag.y = clamp(drag.y + step[1] * share * (d - c), [c, d]);
@@ -314,8 +369,27 @@ function render({ model, el }) {
     const at = place(event);
     if (get("can_add") && inside(at)) report("add", "", at.x, at.y);
   }
+  function hold(event) {
+    if (!view || event.button !== 0) return;
+    pan = { px: event.clientX, py: event.clientY, view, pointer: event.pointerId };
+    svg.setPointerCapture(event.pointerId);
+    root.classList.add("wb-dragging");
+  }
+  function letGo() { if (pan) { pan = null; root.classList.remove("wb-dragging"); } }
+  function shift(event) {
+    const box = svg.getBoundingClientRect(), { x: [a, b], y: [c, d] } = pan.view;
+    const dx = ((event.clientX - pan.px) / box.width) * width * ((b - a) / inner.w);
+    const dy = ((event.clientY - pan.py) / box.height) * height * ((d - c) / inner.h);
+    look({ x: [a - dx, b - dx], y: [c + dy, d + dy] });
+  }
+  function wheel(event) {
+    if (!event.ctrlKey && !event.metaKey) return; // a plain wheel scrolls the page
+    event.preventDefault();
+    zoom(Math.exp(event.deltaY * 0.0025), place(event));
+  }
   function hover(event) {
     if (drag) return;
+    if (pan && event.pointerId === pan.pointer) { shift(event); return; }
     const at = place(event);
     if (!inside(at)) return leave();
     const [rows, columns] = get("field_shape");
@@ -356,6 +430,10 @@ function render({ model, el }) {
     note.hidden = !get("note");
   }
   svg.addEventListener("dblclick", add);
+  svg.addEventListener("wheel", wheel, { passive: false });
+  svg.addEventListener("pointerdown", hold);
+  svg.addEventListener("pointerup", letGo);
+  svg.addEventListener("pointercancel", letGo);
   svg.addEventListener("pointermove", hover);
   svg.addEventListener("pointerleave", leave);
   leave();
@@ -365,12 +443,18 @@ function render({ model, el }) {
     field: () => { field = floats(get("field")); },
     vertices: () => { vertices = floats(get("vertices")); },
     thumbs: () => { pixels = octets(get("thumbs")); },
+    cloud_points: () => { cloud = floats(get("cloud_points")); },
+    cloud_labels: () => { cloudLabels = octets(get("cloud_labels")); },
+    cloud_cells: () => { cloudCells = new Uint32Array(floats(get("cloud_cells")).buffer); },
+    x_range: () => { view = null; },
+    y_range: () => { view = null; },
     clip: () => { if (get("clip")) navigator.clipboard?.writeText(get("clip")).catch(() => {}); },
   };
-  ["field", "vertices", "thumbs"].forEach((name) => read[name]());
+  ["field", "vertices", "thumbs", "cloud_points", "cloud_labels", "cloud_cells"].forEach((name) => read[name]());
   const parts = {
     field: ["field", "axes"], field_shape: ["field"], field_limits: ["field"], field_title: ["field"],
-    vertices: ["curves"], curves: ["curves"], hidden: ["curves"], handles: ["points"], thumbs: [], busy: ["state"], note: ["state"],
+    vertices: ["curves"], curves: ["curves"], hidden: ["curves", "clouds"],
+    clouds: ["clouds"], cloud_points: ["clouds"], cloud_labels: ["clouds"], cloud_cells: ["clouds"], handles: ["points"], thumbs: [], busy: ["state"], note: ["state"],
     x_range: ["all"], y_range: ["all"], x_title: ["all"], y_title: ["all"], plot_width: ["all"], plot_height: ["all"],
     theme: ["all"], palette: ["all"], caption: ["all"], answered: ["send"], clip: [], hint: ["state"],
   };
@@ -382,6 +466,7 @@ function render({ model, el }) {
   schedule("all");
   return () => {
     cancelAnimationFrame(frame);
+    clearTimeout(moving);
     for (const [name, watcher] of watchers) model.off(`change:${name}`, watcher);
     root.remove();
   };

@@ -14,7 +14,9 @@ import traitlets
 from widgets.canvas.scene import Gesture, gesture_of, theme_traits
 
 HERE = pathlib.Path(__file__).parent
-MODULE, STYLE = HERE / "canvas.js", HERE / "canvas.css"
+SOURCES, STYLE = (HERE / "points.js", HERE / "canvas.js"), HERE / "canvas.css"
+MODULE = "\n".join(source.read_text(encoding="utf-8") for source in SOURCES)
+"""The front end as one module; it imports nothing."""
 
 
 class Canvas(anywidget.AnyWidget):
@@ -25,7 +27,7 @@ class Canvas(anywidget.AnyWidget):
     """
 
     _esm = MODULE
-    _css = STYLE
+    _css = STYLE.read_text(encoding="utf-8")
 
     field = traitlets.Bytes(b"").tag(sync=True)
     field_shape = traitlets.List(traitlets.Int(), default_value=[0, 0]).tag(sync=True)
@@ -33,6 +35,10 @@ class Canvas(anywidget.AnyWidget):
     field_title = traitlets.Unicode("").tag(sync=True)
     vertices = traitlets.Bytes(b"").tag(sync=True)
     curves = traitlets.List(traitlets.Dict()).tag(sync=True)
+    clouds = traitlets.List(traitlets.Dict()).tag(sync=True)
+    cloud_points = traitlets.Bytes(b"").tag(sync=True)
+    cloud_labels = traitlets.Bytes(b"").tag(sync=True)
+    cloud_cells = traitlets.Bytes(b"").tag(sync=True)
     hidden = traitlets.List(traitlets.Unicode()).tag(sync=True)
     handles = traitlets.List(traitlets.Dict()).tag(sync=True)
     can_add = traitlets.Bool(False).tag(sync=True)

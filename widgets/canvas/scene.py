@@ -2,6 +2,11 @@
 
 A field, curves and samples travel as binary buffers, everything else as small JSON. The functions here turn
 results into those values and know no host.
+
+A scatter of up to a thousand points is a `Stroke` of dots. Larger ones, up to some millions, are a `Cloud`:
+`canvas.show(**cloud_traits([Cloud("latents", coords, ("#d55e00", "#0072b2"), labels)]))` sorts the points by
+the cells of a grid, so that the front end skips what is out of sight and, while the picture is zoomed or
+moved, draws a sample of fixed size that keeps the densities.
 """
 
 import math
@@ -45,6 +50,27 @@ class Stroke:
     nodes: float = 0.0
     opacity: float = 1.0
     halo: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cloud:
+    """Very many points on the canvas, each in one of a few colours.
+
+    Attributes:
+        name: Its entry in the legend.
+        coords: Coordinates in the picture, shape (count, 2); those that are not finite are left out.
+        colours: Colours as "#rrggbb"; one for all points, or one a label.
+        labels: Row of `colours` for every point, whole numbers of shape (count,); 0 if None.
+        radius: Radius of a point in pixels; above a quarter of a million points in sight each is one pixel.
+        opacity: Of a single point, 0 to 1; points on top of each other add up.
+    """
+
+    name: str
+    coords: Tensor
+    colours: tuple[str, ...]
+    labels: Tensor | None = None
+    radius: float = 2.0
+    opacity: float = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +175,91 @@ def stroke_traits(strokes: Sequence[Stroke]) -> dict[str, Any]:
         buffers.append(stroke.coords.detach().cpu().float().contiguous().numpy().tobytes())
         offset += count
     return {"curves": curves, "vertices": b"".join(buffers)}
+
+
+CELLS = 64
+"""Cells of a cloud's grid along each side."""
+
+
+def cloud_traits(clouds: Sequence[Cloud]) -> dict[str, Any]:
+    """Trait values of clouds of points; an empty sequence clears them.
+
+    The points of a cloud are sorted by the cells of a grid over their bounding box, row by row from the
+    lowest, and stand in random order inside a cell: the first part of every cell is a fair sample of the
+    cloud.
+
+    Args:
+        clouds: Clouds, the lowest first.
+
+    Returns:
+        One float32 buffer of coordinates, one uint8 buffer of labels, one uint32 buffer of where each cell
+        begins (CELLS² + 1 numbers a cloud), and a small description of each cloud.
+
+    Raises:
+        ShapeError: If coordinates are no (count, 2) array, or labels no row of the colours.
+    """
+    entries, places, labels, cells, offset = [], [], [], [], 0
+    for cloud in clouds:
+        if cloud.coords.ndim != 2 or cloud.coords.shape[1] != 2:
+            raise ShapeError(
+                f"coordinates of {cloud.name} of shape {tuple(cloud.coords.shape)}", "(count, 2)"
+            )
+        points = cloud.coords.detach().cpu().float().numpy()
+        rows = _label_rows(cloud)
+        finite = np.isfinite(points).all(axis=1)
+        points, rows = points[finite], rows[finite]
+        box = [[0.0, 1.0], [0.0, 1.0]]
+        if len(points):
+            box = [[float(points[:, k].min()), float(points[:, k].max())] for k in (0, 1)]
+        order, starts = _by_cell(points, box)
+        places.append(np.ascontiguousarray(points[order]).tobytes())
+        labels.append(rows[order].tobytes())
+        entries.append(
+            {
+                "name": cloud.name,
+                "colours": list(cloud.colours),
+                "radius": cloud.radius,
+                "opacity": cloud.opacity,
+                "count": len(points),
+                "side": CELLS,
+                "box": box,
+                "cell": len(cells) * (CELLS * CELLS + 1),
+            }
+        )
+        cells.append((starts + offset).astype(np.uint32).tobytes())
+        offset += len(points)
+    return {
+        "clouds": entries,
+        "cloud_points": b"".join(places),
+        "cloud_labels": b"".join(labels),
+        "cloud_cells": b"".join(cells),
+    }
+
+
+def _label_rows(cloud: Cloud) -> np.ndarray:
+    """The labels of a cloud as bytes."""
+    count, colours = len(cloud.coords), len(cloud.colours)
+    if cloud.labels is None:
+        return np.zeros(count, np.uint8)
+    rows = cloud.labels.detach().cpu().numpy()
+    outside = count and (rows.min() < 0 or rows.max() >= min(colours, 256))
+    if rows.shape != (count,) or outside:
+        raise ShapeError(
+            f"labels of {cloud.name} of shape {rows.shape}", f"{count} whole numbers from 0 to {colours - 1}"
+        )
+    return rows.astype(np.uint8)
+
+
+def _by_cell(points: np.ndarray, box: list[list[float]]) -> tuple[np.ndarray, np.ndarray]:
+    """An order of points by cell, random inside each, and where each cell begins."""
+    shuffled = np.random.default_rng(0).permutation(len(points))
+    index = np.zeros(len(points), np.uint16)
+    for axis, weight in ((0, 1), (1, CELLS)):
+        low, high = box[axis]
+        place = (points[shuffled, axis].astype(np.float64) - low) / ((high - low) or 1.0) * CELLS
+        index += weight * np.clip(place.astype(np.int64), 0, CELLS - 1).astype(np.uint16)
+    sizes = np.bincount(index, minlength=CELLS * CELLS)
+    return shuffled[np.argsort(index, kind="stable")], np.concatenate([[0], np.cumsum(sizes)])
 
 
 def asdict_shallow(value: Any) -> dict[str, Any]:
