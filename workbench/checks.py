@@ -18,7 +18,10 @@ _LONGEST = 60  # characters of a value that a sentence quotes
 
 def shown(name: str, value: object) -> str:
     """A setting as a sentence quotes it, on one line and short."""
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # Python writes no whole number of more than some thousand digits
+        text = "a number of thousands of digits"
     return f"{name}={text if len(text) <= _LONGEST else text[:_LONGEST] + '...'}"
 
 

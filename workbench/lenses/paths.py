@@ -41,7 +41,7 @@ from workbench.strings.evolution import Gamma
 from workbench.strings.meter import Meter
 from workbench.strings.profile import Profile
 from workbench.strings.reading import Barrier, Reading, deviation_between, ground_of, read_string
-from workbench.strings.settings import check_path
+from workbench.strings.settings import check_path, usual_gamma
 from workbench.strings.solve import first_strings, solver_of
 from workbench.strings.static import Align, Precondition
 
@@ -165,7 +165,7 @@ def find_path(
     regime: str | None = None,
     sigma: float | None = None,
     nodes: int = 33,
-    gamma: Gamma = 7.0,
+    gamma: Gamma | None = None,
     temperature: float | None = None,
     window: tuple[float, float] = (0.1, 0.95),
     quench: float | None = None,
@@ -201,6 +201,7 @@ def find_path(
             and for a static string in a network 0.05 of the data's deviation at least.
         nodes: Number of images.
         gamma: Strength of the relaxation ("mep", "principal"); 7 and above track the path of least energy.
+            None for `usual_gamma` of the model.
         temperature: T of a principal curve; None for 1.
         window: Shares of the clock between which the string relaxes.
         quench: Share of the clock from which gamma falls to nothing at the data; None for 0.7 in a network,
@@ -250,7 +251,7 @@ def find_path(
     regime = _regime(model, regime)
     options = {
         "nodes": nodes,
-        "gamma": gamma,
+        "gamma": usual_gamma(model) if gamma is None else gamma,
         "temperature": temperature,
         "window": window,
         "quench": quench,

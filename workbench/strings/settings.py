@@ -15,7 +15,30 @@ from workbench.checks import (
 from workbench.curves import Curve
 from workbench.errors import SettingError
 from workbench.integrators import check_solver
+from workbench.models import ExactScore
 from workbench.strings.evolution import check_relaxation
+
+EXACT_GAMMA = 7.0
+"""Relaxation of a string that tracks the path of least energy of a known density."""
+
+LEARNT_GAMMA = 3.0
+"""Relaxation of a string in a network."""
+
+
+def usual_gamma(model: object) -> float:
+    """How strongly a string relaxes in a model unless it is told.
+
+    A learnt score of hundreds of dimensions has a pass beside every pass, and a string at gamma 7 takes the
+    one that rounding picks: in the shipped Fashion-MNIST model the length of one and the same path is 206 on
+    one thread and 181 on two. At gamma 3 both agree within 2e-4, and a string of 25 images has its shape.
+
+    Args:
+        model: What the string lies in.
+
+    Returns:
+        `EXACT_GAMMA` where the score is known, else `LEARNT_GAMMA`.
+    """
+    return EXACT_GAMMA if isinstance(model, ExactScore) else LEARNT_GAMMA
 
 
 def check_path(options: Mapping[str, Any], starts: object) -> None:
