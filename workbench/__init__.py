@@ -10,7 +10,9 @@ from importlib.util import find_spec
 from typing import Any
 
 _PUBLIC = {
+    "adapters.open": ("open_model",),
     "data": ("load_images", "read_image"),
+    "decoders": ("Decoder", "LatentModel"),
     "devices": ("resolve_device",),
     "flows": ("generate", "invert", "log_likelihood", "transport"),
     "flows.plausibility": ("measure_plausibility",),

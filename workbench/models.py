@@ -52,6 +52,7 @@ class Frame:
         condition: The condition that is bound, in words; None for the null class or an unconditional model.
         guidance: Weight of classifier-free guidance that is bound; with any but 0 the field is no score.
         space: "data", or "latent" where points are latents that a decoder turns into samples.
+        notes: Sentences on what opening the model left out, switched off or advises.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Frame:
     condition: str | None = None
     guidance: float = 0.0
     space: str = "data"
+    notes: tuple[str, ...] = ()
 
     @property
     def dim(self) -> int:

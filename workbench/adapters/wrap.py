@@ -60,6 +60,8 @@ class WrappedModel:
         told: What the network is told as a function of the clock reading.
         scaling: Factor of the network's input as a function of the clock reading.
         dtype: Floating type that the module computes in; None for that of the points.
+        null: Condition that stands for "none" in classifier-free guidance and where none is bound.
+        batch: Most points to a module call; None for all at once.
     """
 
     module: Callable[[Tensor, Tensor, Any], Tensor]
@@ -70,6 +72,8 @@ class WrappedModel:
     told: Callable[[Tensor], Tensor] | None = None
     scaling: Callable[[Tensor], Tensor] | None = None
     dtype: torch.dtype | None = None
+    null: Any = None
+    batch: int | None = None
 
     def denoise(self, y: Points, sigma: Sigma) -> Points:
         """E[x0 | y] for y = x0 + sigma eps.
@@ -79,7 +83,8 @@ class WrappedModel:
             sigma: Noise level inside the frame's range, one for all or broadcastable to *batch.
 
         Returns:
-            Points of y's shape and dtype. Differentiable if the module is. One module call for the batch.
+            Points of y's shape and dtype. Differentiable if the module is. One module call for each
+            `batch` points, two with guidance.
 
         Raises:
             SettingError: If sigma is a number outside the frame's range. Tensors are not looked into.
@@ -91,25 +96,45 @@ class WrappedModel:
         work = y.dtype if self.dtype is None else self.dtype
         level = torch.as_tensor(sigma, dtype=work, device=y.device).expand(batch).reshape(-1)
         flat = y.to(work).reshape(-1, dim)
-        t = time_of(self.schedule, level)
-        output = self._ask(flat, t)
-        return self._clean(flat, level.unsqueeze(-1), t, output).to(y.dtype).reshape(y.shape)
+        size = self.batch or max(1, len(flat))
+        parts = [self._pass(*part) for part in zip(flat.split(size), level.split(size), strict=True)]
+        return torch.cat(parts).to(y.dtype).reshape(y.shape)
 
-    def given(self, condition: Any, words: str | None = None) -> "WrappedModel":
+    def given(self, condition: Any, words: str | None = None, *, guidance: float = 0.0) -> "WrappedModel":
         """The same model with another condition bound.
 
         Args:
             condition: Passed on to the module unread; None for the null condition.
             words: How figures print it; the condition itself if None.
-        """
-        said = None if condition is None else (words or str(condition))
-        return replace(self, condition=condition, frame=replace(self.frame, condition=said))
+            guidance: Weight w of classifier-free guidance, D + w (D - D_null); with any but 0 the field is
+                the score of no density: its Jacobian is not symmetric.
 
-    def _ask(self, y: Tensor, t: Tensor) -> Tensor:
+        Raises:
+            SettingError: For guidance without a condition to guide to.
+        """
+        if guidance != 0.0 and condition is None:
+            raise SettingError(f"guidance {guidance:g} without a condition", "a condition", "condition=0")
+        said = None if condition is None else (words or str(condition))
+        frame = replace(self.frame, condition=said, guidance=float(guidance))
+        return replace(self, condition=condition, frame=frame)
+
+    def _pass(self, y: Tensor, level: Tensor) -> Tensor:
+        """The posterior mean of flat points, shape (n, dim), at levels (n,)."""
+        t = time_of(self.schedule, level)
+        sigma = level.unsqueeze(-1)
+        if self.condition is None:
+            return self._clean(y, sigma, t, self._ask(y, t, self.null))
+        bound = self._clean(y, sigma, t, self._ask(y, t, self.condition))
+        if self.frame.guidance == 0.0:
+            return bound
+        free = self._clean(y, sigma, t, self._ask(y, t, self.null))
+        return bound + self.frame.guidance * (bound - free)
+
+    def _ask(self, y: Tensor, t: Tensor, condition: Any) -> Tensor:
         """Raw output at flat points, shape (n, dim)."""
         factor = self.schedule(t)[0] if self.scaling is None else self.scaling(t) * self.schedule(t)[0]
         x = (factor.unsqueeze(-1) * y).reshape(-1, *self.frame.shape)
-        output = self.module(x, t if self.told is None else self.told(t), self.condition)
+        output = self.module(x, t if self.told is None else self.told(t), condition)
         if not isinstance(output, Tensor) or not output.is_floating_point():
             came = output.dtype if isinstance(output, Tensor) else type(output).__name__
             raise ModelOutputError(
@@ -164,6 +189,10 @@ def wrap(
     told: Callable[[Tensor], Tensor] | None = None,
     scaling: Callable[[Tensor], Tensor] | None = None,
     dtype: torch.dtype | None = None,
+    null: Any = None,
+    guidance: float = 0.0,
+    batch: int | None = None,
+    notes: tuple[str, ...] = (),
 ) -> WrappedModel:
     """Use any callable as a score model.
 
@@ -187,6 +216,11 @@ def wrap(
         scaling: Further factor of the network's input, e.g. ``lambda t: (1 + t**2).rsqrt()`` on `VE`; preset
             for "edm" together with `told`.
         dtype: Floating type that the module computes in; None for that of the points.
+        null: What the module is given where no condition is bound, and by guidance.
+        guidance: Weight w of classifier-free guidance, D + w (D - D_null); with any but 0 the field is the
+            score of no density, and every figure says so.
+        batch: Most points to a module call; None for all at once.
+        notes: Sentences for the reader, kept in the frame.
 
     Returns:
         The model.
@@ -219,9 +253,11 @@ def wrap(
             "0 <= smallest < largest, both finite",
             "sigma_range=(0.002, 80.0)",
         )
-    said = None if condition is None else str(condition)
-    frame = Frame(name, tuple(shape), low, high, value_range, data_std, tuple(classes), said)
-    return WrappedModel(module, frame, schedule, prediction, condition, told, scaling, dtype)
+    frame = Frame(name, tuple(shape), low, high, value_range, data_std, tuple(classes), notes=tuple(notes))
+    model = WrappedModel(
+        module, frame, schedule, prediction, None, told, scaling, dtype, null=null, batch=batch
+    )
+    return model.given(condition, guidance=guidance)
 
 
 def _check_settings(module: Any, schedule: Any, shape: Any, data_std: Any, value_range: Any) -> None:

@@ -1,0 +1,220 @@
+"""One door for every model that a researcher has on disk or in memory.
+
+`open_model` finds out what it was given, hands it to the family's adapter, and returns what lenses can use: a
+score model, a score model in a latent space with its decoder, or a decoder alone. Nothing is fetched, and
+nothing that came with a file is run unless that is explicitly trusted.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from workbench.adapters.files import local_path, read_manifest
+from workbench.adapters.settings import Settings
+from workbench.adapters.wrap import PREDICTIONS
+from workbench.checks import check_choice, check_count, check_number, check_switch
+from workbench.decoders import Decoder
+from workbench.devices import resolve_device
+from workbench.errors import SettingError
+from workbench.models import ScoreModel
+from workbench.schedules import Schedule, schedule_of
+from workbench.zoo import MODELS, find_card, load_model
+
+FAMILIES: dict[str, tuple[str, str]] = {
+    "module": ("workbench.adapters.callables", "open_callable"),
+    "diffusers": ("workbench.adapters.diffusers_folder", "open_diffusers"),
+}
+"""Families of foreign models: module and opener of each. The opener takes a source and `Settings`."""
+
+KINDS = ("workbench", *FAMILIES)
+"""What `kind` can say: a shipped model or one of the same make, or a family; "module" is any callable."""
+
+
+def open_model(
+    source: str | Path | nn.Module | Callable[..., Any] | Any,
+    *,
+    kind: str | None = None,
+    prediction: str | None = None,
+    schedule: Schedule | str | None = None,
+    shape: tuple[int, ...] | list[int] | None = None,
+    data_std: float | None = None,
+    value_range: tuple[float, float] | list[float] | None = None,
+    sigma_range: tuple[float, float] | list[float] | None = None,
+    classes: tuple[str, ...] | list[str] = (),
+    condition: Any = None,
+    null: Any = None,
+    guidance: float = 0.0,
+    name: str | None = None,
+    device: str | torch.device = "cpu",
+    dtype: str | torch.dtype = torch.float32,
+    batch: int | None = None,
+    trust: bool = False,
+    arguments: dict[str, Any] | None = None,
+) -> ScoreModel | Decoder:
+    """Open any diffusion model, flow or decoder.
+
+    Settings that are left out are what the source itself says; a file may have them beside it, in NAME.json
+    (in ``workbench.json`` for a folder), with the names of the arguments here.
+
+    Args:
+        source: Name of a shipped model, a local file or folder, a network, a pipeline, or any callable.
+        kind: What it is, one of `KINDS`; found out by default.
+        prediction: What the network's output means, as in `wrap`.
+        schedule: The noising that it was trained on, or the name of a shipped one.
+        shape: Shape of one point: of a sample, or of a latent where there is a decoder.
+        data_std: Standard deviation of one entry of the data.
+        value_range: Lowest and highest value of a sample's entries.
+        sigma_range: Smallest and largest noise level at which it may be asked, in the data's unit.
+        classes: Names of the classes that it can be conditioned on.
+        condition: A class by number or name, an embedding, or a mapping of the network's own arguments.
+        null: The condition that stands for none.
+        guidance: Weight w of classifier-free guidance, D + w (D - D_null); with any but 0 the field is no
+            score, and every figure says so. A guidance scale s of other libraries is w = s - 1.
+        name: Its name, as figures print it.
+        device: As for `resolve_device`.
+        dtype: Type to compute in, or its name; float64 for scores at noise below about 0.02.
+        batch: Most points to a network call; None for all at once.
+        trust: Whether code that comes with the source may run.
+        arguments: Constructor arguments of the network, for weights that do not say them.
+
+    Returns:
+        A `ScoreModel` on pixels or points, a `LatentModel` where there is an autoencoder, or a `Decoder`.
+
+    Raises:
+        SettingError: For a source that is not there or not known, or a setting that is missing or has no use.
+        DataError: If files cannot be read, or would run code on loading.
+        MissingExtra: If the family's library is not installed.
+
+    Example:
+        >>> open_model("ring").frame.shape
+        (2,)
+    """
+    given = {
+        "kind": kind,
+        "prediction": prediction,
+        "schedule": schedule,
+        "shape": shape,
+        "data_std": data_std,
+        "value_range": value_range,
+        "sigma_range": sigma_range,
+        "classes": tuple(classes) or None,
+        "condition": condition,
+        "null": null,
+        "name": name,
+        "arguments": arguments,
+    }
+    given = {key: value for key, value in given.items() if value is not None}
+    check_number("guidance", guidance)
+    check_count("batch", batch, none=True)
+    check_switch("trust", trust)
+    place, precision = resolve_device(device), dtype_of(dtype)
+    if _is_shipped(source):
+        return _shipped(source, condition, guidance, place, precision)
+    path = local_path(source) if isinstance(source, str | Path) else None
+    if path is not None:
+        given = _manifest(path) | given
+    settings = _settings(given, guidance, place, precision, batch, trust)
+    found = settings.kind or (kind_of_path(path) if path is not None else kind_of_object(source))
+    check_choice("kind", found, KINDS)
+    if found == "workbench":
+        return _shipped(source, condition, guidance, place, precision)
+    module, opener = FAMILIES[found]
+    return getattr(import_module(module), opener)(source if path is None else path, settings)
+
+
+def kind_of_path(path: Path) -> str:
+    """The family of a file or folder, from its name and layout; nothing is loaded.
+
+    Args:
+        path: A file or folder that is there.
+
+    Returns:
+        One of `KINDS`.
+
+    Raises:
+        SettingError: If it is none that is known; the sentence says what would be.
+    """
+    if path.is_dir():
+        if (path / "model_index.json").is_file():
+            return "diffusers"
+        if (path / "config.json").is_file():
+            return "diffusers"
+        if any(card.with_suffix(".safetensors").exists() for card in path.glob("*.json")):
+            return "workbench"
+        raise SettingError(
+            f"folder {str(path)!r} with {', '.join(sorted(p.name for p in path.iterdir())[:6]) or 'nothing'}",
+            "model_index.json or config.json of diffusers, or NAME.json with NAME.safetensors",
+            "kind=...",
+        )
+    raise SettingError(f"file {str(path)!r}", f"a file of a known kind: {', '.join(KINDS)}", "kind=...")
+
+
+def kind_of_object(source: Any) -> str:
+    """The family of a network or a pipeline in memory, from the library that its class comes from.
+
+    Args:
+        source: Any object.
+
+    Returns:
+        One of `KINDS`.
+    """
+    home = type(source).__module__.split(".")[0]
+    return home if home in FAMILIES else "module"
+
+
+def dtype_of(name: str | torch.dtype) -> torch.dtype:
+    """A floating type by its name.
+
+    Raises:
+        SettingError: If it is none.
+    """
+    found = getattr(torch, name, None) if isinstance(name, str) else name
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise SettingError(f"dtype={name!r}", "a floating type", "dtype='float64'")
+    return found
+
+
+def _is_shipped(source: Any) -> bool:
+    """Whether a source is the name of a shipped model."""
+    return isinstance(source, str) and source in MODELS
+
+
+def _shipped(
+    source: Any, condition: Any, guidance: float, device: torch.device, dtype: torch.dtype
+) -> ScoreModel:
+    """A shipped model, or one of the same make from a folder."""
+    return load_model(find_card(source), condition=condition, guidance=guidance, device=device, dtype=dtype)
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    """Settings that lie beside a source, under the names of `open_model`."""
+    known = {"kind", "prediction", "schedule", "shape", "data_std", "value_range", "sigma_range", "classes"}
+    known |= {"condition", "null", "name", "arguments"}
+    facts = read_manifest(path)
+    return {key: value for key, value in facts.items() if key in known} if "kind" in facts else {}
+
+
+def _settings(
+    given: dict[str, Any],
+    guidance: float,
+    device: torch.device,
+    dtype: torch.dtype,
+    batch: int | None,
+    trust: bool,
+) -> Settings:
+    """Settings checked, with lists made tuples and names made what they stand for."""
+    made = dict(given)
+    check_choice("kind", made.get("kind"), KINDS, none=True)
+    if "prediction" in made:
+        check_choice("prediction", made["prediction"], PREDICTIONS)
+    if isinstance(made.get("schedule"), str):
+        made["schedule"] = schedule_of(made["schedule"])
+    check_number("data_std", made.get("data_std"), above=0.0, none=True)
+    for key in ("shape", "value_range", "sigma_range", "classes"):
+        if key in made:
+            made[key] = tuple(made[key])
+    return Settings(**made, guidance=float(guidance), device=device, dtype=dtype, batch=batch, trust=trust)
