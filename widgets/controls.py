@@ -9,6 +9,7 @@ from typing import Any
 import ipywidgets
 import plotly.graph_objects as go
 
+from widgets.facts import host_colour
 from widgets.theme import Theme, theme_of
 
 STYLE = {"description_width": "104px"}
@@ -88,19 +89,6 @@ def noise_slider(low: float, high: float, value: float | None) -> ipywidgets.Sel
         layout=narrow(),
         style=STYLE,
     )
-
-
-def host_colour(role: str, look: Theme) -> str:
-    """A colour for text that stands on the host's own paper: JupyterLab's where there is one.
-
-    Args:
-        role: "ink", "muted" or "warning".
-        look: The theme to fall back on.
-    """
-    variable = {"ink": "--jp-ui-font-color1", "muted": "--jp-ui-font-color2", "warning": "--jp-error-color1"}[
-        role
-    ]
-    return f"var({variable}, {getattr(look, role)})"
 
 
 class StatusBar(ipywidgets.VBox):

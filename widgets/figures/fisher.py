@@ -299,9 +299,9 @@ def lengths_figure(results: Mapping[str, GeodesicResult], *, theme: str | Theme 
         )
     )
     drawing = dress(
-        drawing, title="Lengths and certificates", theme=look, width=900, height=150 + 27 * len(rows)
+        drawing, title="Lengths and certificates", theme=look, width=900, height=120 + 27 * len(rows)
     )
-    drawing.update_layout(margin=dict(b=16))
+    drawing.update_layout(margin=dict(l=8, r=8, t=56, b=8))
     return drawing
 
 

@@ -3,80 +3,40 @@
 import dataclasses
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import ipywidgets
-import torch
 import traitlets
 
 from widgets.cells import read_cell, read_values, write_cell
 from widgets.controls import STYLE, FigureBox, StatusBar, narrow, number_slider
-from widgets.figures.anisotropy import confidence_figure, figure, gallery_figure, rayleigh_figure
 from widgets.figures.status import sentence, status_line
-from widgets.figures.trials import comparison_figure, curves_figure, linear_figure
+from widgets.figures.trials import linear_figure
 from widgets.scheduling import Outcome, Progress, Scheduler, sentence_of
+from widgets.sessions.anisotropy import (
+    AnisotropyState,
+    Results,
+    check_state,
+    find_results,
+    look_figures,
+    measure_trials,
+    train_pairs,
+    trial_figures,
+    verdict,
+)
 from widgets.theme import theme_of
-from workbench.anisotropy.comparison import Comparison, compare_trials
-from workbench.anisotropy.denoising import DenoisingSettings
-from workbench.anisotropy.levels import ddpm_levels
+from workbench.anisotropy.comparison import Comparison
 from workbench.anisotropy.linear_theory import linear_diffusion
-from workbench.anisotropy.probes import ZERO, gaussian_probe
 from workbench.anisotropy.selfcheck import check_anisotropy
-from workbench.anisotropy.trials import Trial, train_direction
-from workbench.architectures import ARCHITECTURES, load_architecture
-from workbench.errors import SettingError, WorkbenchError
-from workbench.lenses.anisotropy import DirectionsResult, find_directions
+from workbench.anisotropy.trials import Trial
+from workbench.architectures import ARCHITECTURES
+from workbench.errors import WorkbenchError
+from workbench.lenses.anisotropy import DirectionsResult
 
-COARSE = 16
-"""Networks of the first, coarse answer."""
+__all__ = ["AnisotropyExplorer", "AnisotropyState"]
+
 SETTLE = 0.25
 """Seconds that a control must rest before an answer is computed."""
-TRIAL_STEPS = 300
-"""Optimiser steps of the test by training where the state asks for none."""
-
-
-@dataclass(frozen=True, slots=True)
-class AnisotropyState:
-    """What to look at: the parameters of the notebook `30_anisotropy`. JSON-able.
-
-    Attributes:
-        architecture: Whose directions are shown.
-        other: The architecture beside it; the same name for none.
-        probe: "zero" or "gaussian".
-        probe_std: Standard deviation of a Gaussian probe.
-        level: One noise level of the thousand; -1 averages over all.
-        networks: Untrained networks of each.
-        reference: Networks of the notebook's reference.
-        learner: Which architecture learns along its own directions.
-        steps: Optimiser steps of the test by training.
-        seeds: Networks trained along each direction.
-        directions: Directions learnt.
-        images: Real images of the notebook.
-        image_steps: Steps on them in the notebook.
-        device: Where to compute.
-        seed: Keys all draws.
-    """
-
-    architecture: str = "unet16"
-    other: str = "dit16-4"
-    probe: str = "zero"
-    probe_std: float = 1.0
-    level: int = -1
-    networks: int = 120
-    reference: int = 200
-    learner: str = "unet8-time"
-    steps: int = 0
-    seeds: int = 1
-    directions: int = 2
-    images: str = "digits"
-    image_steps: int = 0
-    device: str = "cpu"
-    seed: int = 0
-
-    def but(self, **changes: Any) -> "AnisotropyState":
-        """The state with some entries changed."""
-        return read_values(AnisotropyState, {**dataclasses.asdict(self), **changes})
 
 
 class AnisotropyExplorer(ipywidgets.VBox):
@@ -105,7 +65,7 @@ class AnisotropyExplorer(ipywidgets.VBox):
     ) -> None:
         self._look = theme_of(theme)
         state = read_values(AnisotropyState, {"architecture": architecture, "other": other, **settings})
-        _check(state)
+        check_state(state)
         self._syncing = False
         self.status = StatusBar(lambda: self.cancel(), theme=self._look)
         waiting = sentence("This appears with the first answer.", theme=self._look)
@@ -150,7 +110,7 @@ class AnisotropyExplorer(ipywidgets.VBox):
         state = (
             read_cell(AnisotropyState, cell) if isinstance(cell, str) else read_values(AnisotropyState, cell)
         )
-        _check(state)
+        check_state(state)
         self.state = state
 
     def train(self) -> None:
@@ -249,7 +209,7 @@ class AnisotropyExplorer(ipywidgets.VBox):
 
     def _restated(self, change: Any) -> None:
         try:
-            _check(change["new"])
+            check_state(change["new"])
         except WorkbenchError as error:
             self.status.say(sentence_of(error), kind="error")
             return
@@ -273,46 +233,8 @@ class AnisotropyExplorer(ipywidgets.VBox):
         if task == "check":
             return task, check_anisotropy()
         if task == "train":
-            return task, self._train(state, cancel, progress)
-        names = dict.fromkeys((state.architecture, state.other))
-        for networks in (COARSE, state.networks):
-            results = {}
-            for name in names:
-                results[name] = find_directions(
-                    name, networks=networks, progress=progress, cancel=cancel, **_settings(state)
-                )
-            if networks == COARSE < state.networks and not cancel.is_set():
-                self._show(results)
-            if cancel.is_set():
-                break
-        return task, results
-
-    def _train(self, state: AnisotropyState, cancel: threading.Event, progress: Progress) -> list[Trial]:
-        architecture = load_architecture(state.learner)
-        spectrum = find_directions(
-            architecture, networks=max(200, state.networks), seed=state.seed, device=state.device, tol=1.0
-        ).spectrum
-        steps = state.steps or TRIAL_STEPS
-        ends = [round(i * (spectrum.dim - 1) / (state.directions - 1)) for i in range(state.directions)]
-        plan = [(index, seed) for index in ends for seed in range(state.seeds)]
-        trials = []
-        for place, (index, seed) in enumerate(plan):
-            if cancel.is_set():
-                break
-            trials.append(
-                train_direction(
-                    architecture,
-                    spectrum.direction(index)[None],
-                    settings=DenoisingSettings(steps=steps),
-                    seed=state.seed + seed,
-                    eigenvalue=spectrum.eigenvalue(index),
-                    stops=[s for s in (steps // 4, steps // 2) if s],
-                    device=state.device,
-                    progress=lambda share, words, place=place: progress((place + share) / len(plan), words),
-                    cancel=cancel,
-                )
-            )
-        return trials
+            return task, train_pairs(state, cancel, progress)
+        return task, find_results(state, cancel, progress, self._show)
 
     def _deliver(self, outcome: Outcome) -> None:
         if outcome.error:
@@ -333,56 +255,24 @@ class AnisotropyExplorer(ipywidgets.VBox):
         else:
             self._show_trials(value)
 
-    def _show(self, results: dict[str, DirectionsResult]) -> None:
-        look, names = self._look, list(results)
-        first, last = results[names[0]], results[names[-1]]
-        self.spectrum.show(figure(results if len(results) > 1 else first, theme=look))
-        self.confidence.show(confidence_figure(first, theme=look, width=530))
-        self.gallery.show(gallery_figure(first, theme=look))
-        self.gallery_other.show(gallery_figure(last, theme=look))
-        self.map.show(rayleigh_figure(first.geometry, theme=look))
+    def _show(self, results: Results) -> None:
+        for name, drawing in look_figures(results, self._look).items():
+            getattr(self, name).show(drawing)
         self.results = results
 
     def _show_trials(self, trials: list[Trial]) -> None:
-        if len({t.eigenvalue for t in trials}) < 2:
-            why = "The learner prefers no direction" if len(trials) > 1 else "Stopped before two directions"
-            self.status.say(f"{why}: nothing to compare.", kind="warning")
+        try:
+            measured = measure_trials(trials)
+        except WorkbenchError as error:
+            self.status.say(f"Nothing to compare: {sentence_of(error)}.", kind="warning")
             return
-        measured = compare_trials(trials)
-        self.measurement.show(comparison_figure(measured, trials, theme=self._look, width=530))
-        last = next(t for t in trials if t.eigenvalue == trials[-1].eigenvalue)  # of the first seed
-        ends = {"λ_min": trials[0], "λ_max": last}
-        self.curves.show(curves_figure(ends, theme=self._look, width=530))
-        agrees = "as conjectured" if measured.rank_correlation > 0 else "against the conjecture"
-        self.status.say(f"Rank correlation {measured.rank_correlation:+.2f}: {agrees}.")
+        for name, drawing in trial_figures(measured, trials, self._look).items():
+            getattr(self, name).show(drawing)
+        self.status.say(verdict(measured))
         self.measured = measured
 
     def __repr__(self) -> str:
         return f"AnisotropyExplorer({self.state.architecture}, {self.status.text or 'idle'})"
-
-
-def _settings(state: AnisotropyState) -> dict[str, Any]:
-    levels = ddpm_levels()
-    return {
-        "probe": gaussian_probe(state.probe_std) if state.probe == "gaussian" else ZERO,
-        "levels": levels if state.level < 0 else levels.only(state.level),
-        "seed": state.seed,
-        "device": state.device,
-        "dtype": torch.float32,
-    }
-
-
-def _check(state: AnisotropyState) -> None:
-    for name in (state.architecture, state.other, state.learner):
-        load_architecture(name)
-    if state.probe not in ("zero", "gaussian"):
-        raise SettingError(f"probe {state.probe!r}", "zero or gaussian")
-    if state.directions < 2 or state.seeds < 1 or state.networks < 2:
-        raise SettingError(
-            f"{state.directions} directions, {state.seeds} seeds, {state.networks} networks",
-            "at least 2, 1 and 2",
-        )
-    _settings(state)
 
 
 def _button(words: str, action) -> ipywidgets.Button:

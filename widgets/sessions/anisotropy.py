@@ -1,0 +1,204 @@
+"""The session behind an anisotropy view: its state, what it finds and trains, and what is drawn of it.
+
+It knows no host. A notebook's view and a page's both hold one, so that they compute and draw the same.
+"""
+
+import dataclasses
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+import torch
+
+from widgets.cells import read_values
+from widgets.figures.anisotropy import confidence_figure, figure, gallery_figure, rayleigh_figure
+from widgets.figures.trials import comparison_figure, curves_figure
+from widgets.scheduling import Progress
+from widgets.theme import Theme
+from workbench.anisotropy.comparison import Comparison, compare_trials
+from workbench.anisotropy.denoising import DenoisingSettings
+from workbench.anisotropy.levels import ddpm_levels
+from workbench.anisotropy.probes import ZERO, gaussian_probe
+from workbench.anisotropy.trials import Trial, train_direction
+from workbench.architectures import load_architecture
+from workbench.errors import SettingError
+from workbench.lenses.anisotropy import DirectionsResult, find_directions
+
+COARSE = 16
+"""Networks of the first, coarse answer."""
+TRIAL_STEPS = 300
+"""Optimiser steps of the test by training where the state asks for none."""
+
+Results = dict[str, DirectionsResult]
+
+
+@dataclass(frozen=True, slots=True)
+class AnisotropyState:
+    """What to look at: the parameters of the notebook `30_anisotropy`. JSON-able.
+
+    Attributes:
+        architecture: Whose directions are shown.
+        other: The architecture beside it; the same name for none.
+        probe: "zero" or "gaussian".
+        probe_std: Standard deviation of a Gaussian probe.
+        level: One noise level of the thousand; -1 averages over all.
+        networks: Untrained networks of each.
+        reference: Networks of the notebook's reference.
+        learner: Which architecture learns along its own directions.
+        steps: Optimiser steps of the test by training.
+        seeds: Networks trained along each direction.
+        directions: Directions learnt.
+        images: Real images of the notebook.
+        image_steps: Steps on them in the notebook.
+        device: Where to compute.
+        seed: Keys all draws.
+    """
+
+    architecture: str = "unet16"
+    other: str = "dit16-4"
+    probe: str = "zero"
+    probe_std: float = 1.0
+    level: int = -1
+    networks: int = 120
+    reference: int = 200
+    learner: str = "unet8-time"
+    steps: int = 0
+    seeds: int = 1
+    directions: int = 2
+    images: str = "digits"
+    image_steps: int = 0
+    device: str = "cpu"
+    seed: int = 0
+
+    def but(self, **changes: Any) -> "AnisotropyState":
+        """The state with some entries changed."""
+        return read_values(AnisotropyState, {**dataclasses.asdict(self), **changes})
+
+
+def find_results(
+    state: AnisotropyState,
+    cancel: threading.Event,
+    progress: Progress,
+    shown: Callable[[Results], None] = lambda results: None,
+) -> Results:
+    """Directions of both architectures of a state.
+
+    Args:
+        state: What is asked.
+        cancel: Stops with what was summed so far.
+        progress: Told how far it is.
+        shown: Given a coarse answer from a few networks before the full one is computed.
+    """
+    names = dict.fromkeys((state.architecture, state.other))
+    for networks in (COARSE, state.networks):
+        results = {}
+        for name in names:
+            results[name] = find_directions(
+                name, networks=networks, progress=progress, cancel=cancel, **_settings(state)
+            )
+        if networks == COARSE < state.networks and not cancel.is_set():
+            shown(results)
+        if cancel.is_set():
+            break
+    return results
+
+
+def train_pairs(state: AnisotropyState, cancel: threading.Event, progress: Progress) -> list[Trial]:
+    """Train networks along the learner's directions."""
+    architecture = load_architecture(state.learner)
+    spectrum = find_directions(
+        architecture, networks=max(200, state.networks), seed=state.seed, device=state.device, tol=1.0
+    ).spectrum
+    steps = state.steps or TRIAL_STEPS
+    ends = [round(i * (spectrum.dim - 1) / (state.directions - 1)) for i in range(state.directions)]
+    plan = [(index, seed) for index in ends for seed in range(state.seeds)]
+    trials = []
+    for place, (index, seed) in enumerate(plan):
+        if cancel.is_set():
+            break
+        trials.append(
+            train_direction(
+                architecture,
+                spectrum.direction(index)[None],
+                settings=DenoisingSettings(steps=steps),
+                seed=state.seed + seed,
+                eigenvalue=spectrum.eigenvalue(index),
+                stops=[s for s in (steps // 4, steps // 2) if s],
+                device=state.device,
+                progress=lambda share, words, place=place: progress((place + share) / len(plan), words),
+                cancel=cancel,
+            )
+        )
+    return trials
+
+
+def look_figures(results: Results, look: Theme) -> dict[str, go.Figure]:
+    """The figures of an answer by name: spectrum, confidence, gallery, gallery_other, map."""
+    names = list(results)
+    first, last = results[names[0]], results[names[-1]]
+    return {
+        "spectrum": figure(results if len(results) > 1 else first, theme=look),
+        "confidence": confidence_figure(first, theme=look, width=530),
+        "gallery": gallery_figure(first, theme=look),
+        "gallery_other": gallery_figure(last, theme=look),
+        "map": rayleigh_figure(first.geometry, theme=look),
+    }
+
+
+def measure_trials(trials: list[Trial]) -> Comparison:
+    """What trials say together.
+
+    Raises:
+        SettingError: If they cover no two directions that differ.
+    """
+    if len({t.eigenvalue for t in trials}) < 2:
+        blind = len(trials) > 1
+        why = "a learner that prefers no direction" if blind else "a stop before two directions"
+        raise SettingError(why, "two directions that differ", "another learner" if blind else "again")
+    return compare_trials(trials)
+
+
+def trial_figures(measured: Comparison, trials: list[Trial], look: Theme) -> dict[str, go.Figure]:
+    """The figures of a test by training by name: measurement, curves."""
+    last = next(t for t in trials if t.eigenvalue == trials[-1].eigenvalue)  # of the first seed
+    return {
+        "measurement": comparison_figure(measured, trials, theme=look, width=530),
+        "curves": curves_figure({"λ_min": trials[0], "λ_max": last}, theme=look, width=530),
+    }
+
+
+def verdict(measured: Comparison) -> str:
+    """One sentence on whether training agrees."""
+    agrees = "as conjectured" if measured.rank_correlation > 0 else "against the conjecture"
+    return f"Rank correlation {measured.rank_correlation:+.2f}: {agrees}."
+
+
+def check_state(state: AnisotropyState) -> None:
+    """Refuse a state that cannot be answered.
+
+    Raises:
+        SettingError: For an unknown name or a count that is too small.
+    """
+    for name in (state.architecture, state.other, state.learner):
+        load_architecture(name)
+    if state.probe not in ("zero", "gaussian"):
+        raise SettingError(f"probe {state.probe!r}", "zero or gaussian")
+    if state.directions < 2 or state.seeds < 1 or state.networks < 2:
+        raise SettingError(
+            f"{state.directions} directions, {state.seeds} seeds, {state.networks} networks",
+            "at least 2, 1 and 2",
+        )
+    _settings(state)
+
+
+def _settings(state: AnisotropyState) -> dict[str, Any]:
+    levels = ddpm_levels()
+    return {
+        "probe": gaussian_probe(state.probe_std) if state.probe == "gaussian" else ZERO,
+        "levels": levels if state.level < 0 else levels.only(state.level),
+        "seed": state.seed,
+        "device": state.device,
+        "dtype": torch.float32,
+    }
