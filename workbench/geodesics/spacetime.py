@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from workbench.curves import Curve
+from workbench.draws import draw_signs, seeded
 from workbench.errors import SettingError
 from workbench.geodesics.starts import straight_start
 from workbench.integrators import Cancel, Progress
@@ -71,7 +72,7 @@ def find_spacetime_curve(
         max_iterations: Rounds of ten quasi-Newton steps at most; a step takes one or a few energies.
         probe: Estimate the divergence with one random sign vector, the same along the curve; None for exact
             up to 16 dimensions.
-        generator: Source of the probe.
+        generator: Source of the probe; None for one of seed 0.
         progress: Called with the share done and a sentence.
         cancel: Asked at every step.
 
@@ -91,8 +92,7 @@ def find_spacetime_curve(
         )
     signs = None
     if probe if probe is not None else dim > 16:
-        draw = torch.rand(dim, generator=generator, dtype=start.dtype, device=start.device)
-        signs = torch.where(draw < 0.5, -1.0, 1.0).to(start.dtype)
+        signs = draw_signs((dim,), start, seeded(generator))
     base = straight_start(start.detach(), end.detach(), free + 2)
     at = torch.linspace(0.0, 1.0, nodes, dtype=start.dtype, device=start.device)
     inner = base[1:-1].clone().requires_grad_()

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from workbench.curves import Curve
+from workbench.draws import draw_normal, seeded
 from workbench.errors import SettingError
 from workbench.geodesics.engine import curve_usable
 from workbench.metrics.base import Metric
@@ -46,7 +47,7 @@ def bent_starts(
         base: One curve inside the domain, shape (nodes, dim).
         count: How many.
         bend: Typical size of a bend relative to the distance of the ends in the chart.
-        generator: Source of the bends.
+        generator: Source of the bends; None for one of seed 0.
 
     Returns:
         Shape (count, nodes, dim); ends unchanged.
@@ -56,7 +57,7 @@ def bent_starts(
     waves = torch.stack([torch.sin(k * math.pi * t) / k for k in range(1, _HARMONICS + 1)])  # (k, nodes)
     size = bend * torch.linalg.vector_norm(base[-1] - base[0]) / math.sqrt(dim)
     shape = (count, _HARMONICS, dim)
-    weights = torch.randn(shape, generator=generator, dtype=base.dtype, device=base.device)
+    weights = draw_normal(shape, base, seeded(generator))
     bends = size * torch.einsum("ckd,kn->cnd", weights, waves)
     bends[:, 0] = bends[:, -1] = 0.0
     return fit_inside(metric, base, bends)

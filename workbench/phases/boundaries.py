@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from workbench.draws import draw_integers, draw_uniform, seeded
 from workbench.errors import SettingError, ShapeError
 from workbench.report import Estimate
 
@@ -35,7 +36,7 @@ def label_phases(
         features: Readings of the output (a judge's features, or grad psi), shape (*grid, features).
         count: Number of phases.
         iterations: Rounds at most.
-        generator: Source of the spread-out first centres.
+        generator: Source of the spread-out first centres; None for one of seed 0.
 
     Returns:
         Integer labels, shape (*grid); 0 is the largest phase.
@@ -43,12 +44,15 @@ def label_phases(
     flat = features.reshape(-1, features.shape[-1])
     if not 1 <= count <= len(flat):
         raise SettingError(f"{count} phases of {len(flat)} points", "1 or more, at most one a point")
-    centres = flat[torch.randint(len(flat), (1,), generator=generator, device=flat.device)]
+    generator = seeded(generator)
+    centres = flat[draw_integers(len(flat), (1,), flat, generator)]
     while len(centres) < count:  # each further centre with probability by its squared distance
         gap = torch.cdist(flat, centres).amin(dim=1).square()
         if not bool(gap.sum() > 0.0):
             raise SettingError(f"fewer than {count} different features", "at most as many phases as readings")
-        centres = torch.cat((centres, flat[torch.multinomial(gap / gap.sum(), 1, generator=generator)]))
+        reached = gap.cumsum(dim=0) / gap.sum()
+        pick = torch.searchsorted(reached, draw_uniform((1,), reached, generator), right=True)
+        centres = torch.cat((centres, flat[pick.clamp_max(len(flat) - 1)]))
     labels = torch.cdist(flat, centres).argmin(dim=1)
     for _ in range(iterations):
         one_hot = torch.nn.functional.one_hot(labels, count).to(flat.dtype)
@@ -191,8 +195,8 @@ def measure_sensitivity(
         Values with the rounding limit: 32 units in the last place of the point's size. All levels in one
         batch.
     """
-    steps = largest * 0.5 ** torch.arange(levels, dtype=torch.float64)
-    angle = torch.arange(directions, dtype=torch.float64) * (2.0 * torch.pi / directions)
+    steps = largest * 0.5 ** torch.arange(levels, dtype=torch.float64, device=point.device)
+    angle = torch.arange(directions, dtype=torch.float64, device=point.device) * (2.0 * torch.pi / directions)
     around = torch.stack((torch.cos(angle), torch.sin(angle)), dim=-1)
     offsets = steps[:, None, None] * around  # (levels, directions, 2)
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from workbench.draws import draw_normal, draw_signs, seeded
 from workbench.errors import SettingError
 from workbench.forward import jvp
 from workbench.models import ScoreModel, check_points, score
@@ -42,7 +43,7 @@ def measure_flipd(
         x: One point on or near the data, shape (dim,), in the data's unit.
         sigma: A small noise level; the answer is a function of it, so compare several.
         probes: Random signs for the trace; None takes all dim axes, exactly.
-        generator: Source of the probes.
+        generator: Source of the probes; None for one of seed 0.
 
     Returns:
         The dimension with the standard error over probes (none for the exact trace). Two model calls a probe.
@@ -54,7 +55,7 @@ def measure_flipd(
     elif probes < 2:
         raise SettingError(f"probes={probes}", "2 or more, or None for all axes")
     else:
-        rows = torch.randint(0, 2, (probes, dim), generator=generator, device=x.device).to(x.dtype) * 2 - 1
+        rows = draw_signs((probes, dim), x, seeded(generator))
     at = x.expand_as(rows).contiguous()
     value, turned = jvp(lambda y: score(model, y, sigma), (at,), (rows.contiguous(),))
     parts = (turned * rows).sum(dim=1)
@@ -94,7 +95,7 @@ def measure_normal_bundle(
         x: One point on the data, shape (dim,).
         sigma: A small noise level.
         count: Scattered points; 4 dim if None.
-        generator: Source of the scatter.
+        generator: Source of the scatter; None for one of seed 0.
 
     Returns:
         The dimension and the spectrum; a gap near 1 means that no dimension stands out. count model calls.
@@ -104,7 +105,7 @@ def measure_normal_bundle(
     count = 4 * dim if count is None else count
     if count < dim:
         raise SettingError(f"count={count}", f"at least the dimension {dim}")
-    noise = torch.randn(count, dim, generator=generator, dtype=x.dtype, device=x.device)
+    noise = draw_normal((count, dim), x, seeded(generator))
     with torch.no_grad():
         rows = score(model, x + sigma * noise, sigma)
     values = torch.linalg.svdvals(rows)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from workbench.draws import draw_normal, seeded
 from workbench.errors import ShapeError
 from workbench.metrics import Chart, Pullback
 from workbench.models import ScoreModel
@@ -65,6 +66,7 @@ def latent_slice(
     steps: int = 12,
     generator: torch.Generator | None = None,
     dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
 ) -> LatentSlice:
     """A plane through three latents of a model.
 
@@ -73,8 +75,9 @@ def latent_slice(
         features: A judge's features of flat samples (count, dim).
         corners: Three latents, shape (3, dim); drawn from a unit normal if None.
         steps: Runge-Kutta steps of the sampler.
-        generator: Source of the corners.
+        generator: Source of the corners; None for one of seed 0.
         dtype: Arithmetic of the model.
+        device: Where the model lives.
 
     Returns:
         The slice.
@@ -84,8 +87,9 @@ def latent_slice(
     """
     frame = model.frame
     if corners is None:
-        corners = torch.randn(3, frame.dim, generator=generator, dtype=dtype)
+        like = torch.empty(0, dtype=dtype, device=device)
+        corners = draw_normal((3, frame.dim), like, seeded(generator))
     if corners.shape != (3, frame.dim):
         raise ShapeError(f"corners of shape {tuple(corners.shape)}", f"(3, {frame.dim})")
     flow = FlowMap(model, sigma_max=frame.sigma_max, softness=0.2 * frame.data_std, steps=steps)
-    return LatentSlice(flow, features, corners.to(dtype), str(frame))
+    return LatentSlice(flow, features, corners.to(device, dtype), str(frame))
