@@ -17,23 +17,16 @@ References:
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from workbench.curves import Curve
-from workbench.embeddings import Section
+from workbench.draws import seeded
 from workbench.errors import SettingError
-from workbench.fields import Window
 from workbench.geodesics import (
-    Refined,
-    affine_length,
     bent_starts,
-    curve_length,
-    dual_line,
     fit_inside,
-    natural_line,
     relax_levels,
     resample_start,
     second_variation,
@@ -41,108 +34,37 @@ from workbench.geodesics import (
     via_start,
 )
 from workbench.geodesics.engine import curve_inside
-from workbench.integrators import Cancel, Progress
-from workbench.metrics import (
-    DENSE_LIMIT,
-    Chart,
-    Hessian,
-    Metric,
-    Pullback,
-    check_positive,
-    hessian_residual,
-    inside,
-    matrix,
+from workbench.geodesics.metric_fields import MetricField, measure_metric_field, on_section
+from workbench.geodesics.results import (
+    INDEX_NODES,
+    Geodesic,
+    GeodesicResult,
+    ReferenceCurve,
+    distinct_curves,
+    read_curves,
+    reference_curves,
 )
-from workbench.metrics.base import anisotropy_of
+from workbench.integrators import Cancel, Progress
+from workbench.metrics import DENSE_LIMIT, Metric, check_positive, inside
 from workbench.models import check_points
-from workbench.report import Estimate, Provenance, SolveReport, Status, provenance_of
+from workbench.report import SolveReport, Status, provenance_of
+
+__all__ = [
+    "SOURCES",
+    "Geodesic",
+    "GeodesicResult",
+    "MetricField",
+    "ReferenceCurve",
+    "find_frozen_metric_curve",
+    "find_geodesic",
+    "measure_metric_field",
+    "on_section",
+]
 
 SOURCES = (
     "GEORCE: A Fast New Control Algorithm for Computing Geodesics (Rygaard, Hauberg, 2025)",
     "Hessian Geometry of Latent Space in Generative Models (Lobashev, Guskov, Larchenko, Tamm, 2025)",
 )
-_INDEX_NODES = 33
-_NEGATIVE = 1e-6
-_INDEX_SIZE = 640
-
-
-@dataclass(frozen=True, slots=True)
-class Geodesic:
-    """One stationary curve.
-
-    Attributes:
-        curve: Its nodes, ends bit-equal to what was asked, at constant metric speed.
-        length: Extrapolated length with the change of the last extrapolation as its error.
-        energy: Energy on the finest level; at least length squared.
-        gap: (energy - length^2) / length^2 on the finest level: 0 certifies constant speed.
-        speed_spread: Standard deviation of the speed over its mean there.
-        index: Number of negative directions of the second variation: 0 a local minimum; None if not measured.
-        residual: Relative residual of the relaxation.
-        converged: Whether the relaxation met its tolerance.
-        origin: Which start led to it, in words.
-    """
-
-    curve: Curve
-    length: Estimate
-    energy: float
-    gap: float
-    speed_spread: float
-    index: int | None
-    residual: float
-    converged: bool
-    origin: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReferenceCurve:
-    """A curve to compare with, and its length under the metric.
-
-    Attributes:
-        name: What it is, e.g. "straight in the chart", "m-geodesic".
-        curve: Its nodes.
-        length: Its length.
-    """
-
-    name: str
-    curve: Curve
-    length: Estimate
-
-
-@dataclass(frozen=True, slots=True)
-class GeodesicResult:
-    """Geodesics between two points.
-
-    Attributes:
-        start: Where they start, shape (dim,).
-        end: Where they end, shape (dim,).
-        geodesics: Every distinct one found, shortest first.
-        references: Straight in the chart; for a Hessian metric also straight in its dual coordinates.
-        kind: "levi-civita", or the name of another rule, in words.
-        metric: Name of the metric.
-        chart: Coordinates it is written in.
-        report: Status, residual and cost; model calls count points times the metric's own calls.
-        provenance: Settings, seed and versions.
-    """
-
-    start: Tensor
-    end: Tensor
-    geodesics: tuple[Geodesic, ...]
-    references: tuple[ReferenceCurve, ...]
-    kind: str
-    metric: str
-    chart: Chart
-    report: SolveReport
-    provenance: Provenance
-
-    @property
-    def shortest(self) -> Geodesic:
-        """The shortest one found."""
-        return self.geodesics[0]
-
-    @property
-    def distance(self) -> Estimate:
-        """Length of the shortest one found."""
-        return self.geodesics[0].length
 
 
 def find_geodesic(
@@ -200,7 +122,7 @@ def find_geodesic(
         >>> round(find_geodesic(half_plane(), a, b).distance.value, 6)
         0.693147
     """
-    generator = torch.Generator().manual_seed(0) if generator is None else generator
+    generator = seeded(generator)
     settings = {
         "nodes": nodes,
         "starts": starts,
@@ -266,7 +188,7 @@ def _solve(metric, start, end, settings, via, init, max_iterations, generator, p
     if progress is not None:
         progress(0.05, f"relaxing {len(curves)} curves")
     found = relax_levels(metric, curves, **options)
-    geodesics = _distinct(_read(metric, found, names, nodes, freeze))
+    geodesics = distinct_curves(read_curves(metric, found, names, nodes, freeze))
     evaluations, iterations, status = found.evaluations, found.iterations, found.status
     saddles = [g for g in geodesics if g.index]
     if saddles and not cancelled():
@@ -274,7 +196,7 @@ def _solve(metric, start, end, settings, via, init, max_iterations, generator, p
             progress(0.6, f"leaving {len(saddles)} saddle curves")
         again_names, pushed = _push_off(metric, saddles, nodes)
         more = relax_levels(metric, pushed, **options)
-        geodesics = _distinct((*geodesics, *_read(metric, more, again_names, nodes, freeze)))
+        geodesics = distinct_curves((*geodesics, *read_curves(metric, more, again_names, nodes, freeze)))
         evaluations, iterations = evaluations + more.evaluations, iterations + more.iterations
         status = status if more.status is Status.CONVERGED else more.status
     warnings = _warnings(geodesics, freeze)
@@ -300,7 +222,7 @@ def _solve(metric, start, end, settings, via, init, max_iterations, generator, p
         start,
         end,
         geodesics,
-        _references(metric, start, end, nodes),
+        reference_curves(metric, start, end, nodes),
         "frozen metric, not a geodesic" if freeze else "levi-civita",
         metric.name,
         metric.chart,
@@ -356,59 +278,12 @@ def _starting_curves(metric, start, end, settings, via, init, generator) -> tupl
     return names, torch.cat(curves)
 
 
-def _read(metric: Metric, found: Refined, names: list[str], nodes: int, freeze: bool) -> tuple[Geodesic, ...]:
-    """Each relaxed curve as a geodesic on the coarsest nodes, with its index where that is affordable."""
-    skip = (found.points.shape[1] - 1) // (nodes - 1)
-    coarse = max(skip, (found.points.shape[1] - 1) // (_INDEX_NODES - 1))
-    dim = found.points.shape[2]
-    measured = not freeze and ((found.points.shape[1] - 1) // coarse - 1) * dim <= _INDEX_SIZE
-    read = []
-    for k, name in enumerate(names):
-        points = found.points[k]
-        index = None
-        if measured and bool(torch.isfinite(points).all()):
-            values, _ = second_variation(metric, points[::coarse])
-            index = int((values < -_NEGATIVE).sum())
-        length = Estimate(
-            float(found.length[k]), float(found.error[k]), "metric units", "Richardson over nested levels"
-        )
-        read.append(
-            Geodesic(
-                Curve.through(points[::skip].contiguous()),
-                length,
-                float(found.energy[k]),
-                float(found.gap[k]),
-                float(found.speed_spread[k]),
-                index,
-                float(found.residual[k]),
-                bool(found.converged[k]),
-                name,
-            )
-        )
-    return tuple(read)
-
-
-def _distinct(found: tuple[Geodesic, ...]) -> tuple[Geodesic, ...]:
-    """Curves that differ, the converged ones first and then by length."""
-    kept: list[Geodesic] = []
-    for one in sorted(found, key=lambda g: (not g.converged, g.length.value)):
-        points = one.curve.points
-        size = float((points - points[0]).abs().max())
-        for other in kept:
-            close = abs(one.length.value - other.length.value) <= 1e-4 * other.length.value
-            if close and float((points - other.curve.points).abs().max()) <= 1e-2 * size:
-                break
-        else:
-            kept.append(one)
-    return tuple(kept)
-
-
 def _push_off(metric: Metric, saddles: list[Geodesic], nodes: int) -> tuple[list[str], Tensor]:
     """Both sides of each saddle curve along its most negative direction, as starting curves."""
     names, pushed = [], []
     for saddle in saddles:
         points = saddle.curve.points
-        skip = max(1, (nodes - 1) // (_INDEX_NODES - 1))
+        skip = max(1, (nodes - 1) // (INDEX_NODES - 1))
         coarse = points[::skip] if (nodes - 1) % skip == 0 else points
         _, modes = second_variation(metric, coarse)
         bump = resample_start(modes[0], nodes)
@@ -433,145 +308,3 @@ def _warnings(geodesics: tuple[Geodesic, ...], freeze: bool) -> tuple[str, ...]:
     if len(geodesics) > 1:
         said.append(f"{len(geodesics)} different stationary curves join these ends")
     return tuple(said)
-
-
-def _references(metric: Metric, start: Tensor, end: Tensor, nodes: int) -> tuple[ReferenceCurve, ...]:
-    line = natural_line(start, end, nodes)
-    fine = natural_line(start, end, 8 * (nodes - 1) + 1)
-    found = []
-    name = (
-        "e-geodesic: straight in natural coordinates"
-        if isinstance(metric, Hessian)
-        else "straight in the chart"
-    )
-    if bool(curve_inside(metric, fine)):
-        value, half = float(curve_length(metric, fine)), float(curve_length(metric, fine[::2]))
-        length = Estimate(value, abs(value - half), "metric units", "half as many nodes")
-        found.append(ReferenceCurve(name, Curve.through(line), length))
-    if isinstance(metric, Hessian):
-        value, error = affine_length(metric, start, end, dual=True, nodes=max(5, (nodes + 1) // 2))
-        length = Estimate(float(value), float(error), "metric units", "Richardson over nested levels")
-        curve = Curve.through(dual_line(metric, start, end, nodes))
-        found.append(ReferenceCurve("m-geodesic: straight in dual coordinates", curve, length))
-    return tuple(found)
-
-
-@dataclass(frozen=True, slots=True)
-class MetricField:
-    """A metric on a grid over a plane; row 0 at the lowest ordinate.
-
-    Attributes:
-        matrices: Shape (rows, columns, 2, 2).
-        window: Where the grid lies.
-        log_magnification: Half the log determinant, NaN where it is negative, shape (rows, columns).
-        largest: Largest eigenvalue.
-        smallest: Smallest eigenvalue; negative where the metric is indefinite.
-        anisotropy: Fractional anisotropy, 0 to 1.
-        residual: Distance from a Hessian metric in this chart, 0 to 1; None if not measured.
-        indefinite: True where the metric is not positive definite, or the point lies outside the domain.
-        metric: Name of the metric.
-        chart: Its coordinates.
-        calls: Model calls that the field took.
-    """
-
-    matrices: Tensor
-    window: Window
-    log_magnification: Tensor
-    largest: Tensor
-    smallest: Tensor
-    anisotropy: Tensor
-    residual: Tensor | None
-    indefinite: Tensor
-    metric: str
-    chart: Chart
-    calls: int
-
-    @property
-    def condition(self) -> Tensor:
-        """Largest over smallest eigenvalue."""
-        return self.largest / self.smallest
-
-    @property
-    def share_indefinite(self) -> float:
-        """Share of grid points where the metric is no metric."""
-        return float(self.indefinite.double().mean())
-
-
-def on_section(metric: Metric, section: Section, *, axes: tuple[str, str] = ("a", "b")) -> Pullback:
-    """A metric of a large space seen on a plane through it, without any of its matrices.
-
-    Args:
-        metric: The metric of the large space.
-        section: The plane.
-        axes: Names of its coordinates.
-
-    Returns:
-        The induced metric in the plane's two coordinates; three inner products a point for its matrix.
-    """
-    return Pullback(section.decode, Chart(f"plane through {metric.chart.name}", 2, axes), metric, metric.name)
-
-
-def measure_metric_field(
-    metric: Metric,
-    window: Window,
-    *,
-    columns: int = 64,
-    rows: int = 64,
-    residual: bool = False,
-    chunk: int = 65536,
-    like: Tensor | None = None,
-) -> MetricField:
-    """Evaluate a metric of two coordinates on a grid, in one batch.
-
-    Args:
-        metric: A metric of a two-dimensional chart; `on_section` makes one of a larger space.
-        window: The rectangle of the chart.
-        columns: Grid points along the first coordinate.
-        rows: Grid points along the second.
-        residual: Also measure how far it is from a Hessian metric; costs its first derivatives.
-        chunk: Points to a batch.
-        like: A tensor whose dtype and device the grid takes; float64 on the CPU if None.
-
-    Returns:
-        The field. An indefinite metric is marked, not refused: the field is where one looks for it.
-
-    Raises:
-        SettingError: If the chart has not two coordinates.
-    """
-    if metric.chart.dim != 2 or min(columns, rows) < 2:
-        raise SettingError(
-            f"a chart of {metric.chart.dim} coordinates and {rows} x {columns} points",
-            "two coordinates and 2 x 2 points or more",
-            "on_section(metric, section)",
-        )
-    like = torch.empty(0, dtype=torch.float64) if like is None else like
-    x = torch.linspace(*window.x, columns, dtype=like.dtype, device=like.device)
-    y = torch.linspace(*window.y, rows, dtype=like.dtype, device=like.device)
-    grid = torch.cartesian_prod(y, x).flip(-1)
-    here = inside(metric, grid)
-    g = torch.full((len(grid), 2, 2), torch.nan, dtype=grid.dtype, device=grid.device)
-    rest = torch.full((len(grid),), torch.nan, dtype=grid.dtype, device=grid.device)
-    for part in here.nonzero().squeeze(1).split(chunk):
-        g[part] = matrix(metric, grid[part]).detach()
-        if residual:
-            rest[part] = hessian_residual(metric, grid[part]).detach()
-    finite = torch.isfinite(g).flatten(1).all(dim=1)
-    values = torch.full((len(grid), 2), torch.nan, dtype=grid.dtype, device=grid.device)
-    values[finite] = torch.linalg.eigvalsh(g[finite])
-    bad = ~(values[:, 0] > 0.0)
-    volume = 0.5 * torch.log(values.prod(dim=1).clamp_min(0.0))
-    volume = torch.where(finite & (values.prod(dim=1) >= 0.0), volume, torch.full_like(volume, torch.nan))
-    shape = (rows, columns)
-    return MetricField(
-        g.reshape(*shape, 2, 2),
-        window,
-        volume.reshape(shape),
-        values[:, 1].reshape(shape),
-        values[:, 0].reshape(shape),
-        anisotropy_of(values).reshape(shape),
-        rest.reshape(shape) if residual else None,
-        bad.reshape(shape),
-        metric.name,
-        metric.chart,
-        round(int(here.sum()) * metric.calls),
-    )

@@ -27,7 +27,7 @@ from workbench.errors import SettingError, ShapeError
 from workbench.integrators import Cancel
 from workbench.logpartition.mbar import LearnedPotential, potential_of_statistics
 from workbench.metrics.base import Chart
-from workbench.report import Provenance, provenance_of
+from workbench.report import Provenance, SolveReport, Status, provenance_of
 
 
 class LatticeStatistics(nn.Module):
@@ -83,12 +83,14 @@ class FamilyFit:
         potential: psi and its metric, ready to be used as one.
         losses: Mean cross-entropy of each epoch, in nats.
         chance: Cross-entropy of knowing nothing: log of the number of cells.
+        report: Epochs done, how far psi is from its fixed point, samples seen; cancelled if it was.
         provenance: Settings and seed.
     """
 
     potential: LearnedPotential
     losses: tuple[float, ...]
     chance: float
+    report: SolveReport
     provenance: Provenance
 
 
@@ -140,7 +142,7 @@ def fit_family(
             f"points that all agree on axis {axis}", "a spread along every axis", "leaving it out"
         )
     generator = seeded(generator)
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]):  # weights are drawn on the CPU, wherever they go
         torch.manual_seed(_seed(generator))
         if network is None:
             network = network_for(samples, dim)
@@ -189,7 +191,17 @@ def fit_family(
         ),
     )
     named = replace(potential, name="learned Fisher (exponential family)")
-    return FamilyFit(named, tuple(losses), math.log(len(points)), provenance)
+    report = SolveReport(
+        potential.report.status if len(losses) == epochs else Status.CANCELLED,
+        len(losses),
+        potential.report.residual,
+        len(losses) * total,
+        tuple(losses),
+        (),
+        f"cross-entropy {losses[-1]:.3f} nats of {math.log(len(points)):.3f}; {potential.report.message}",
+    )
+    report.warn_if_failed()
+    return FamilyFit(named, tuple(losses), math.log(len(points)), report, provenance)
 
 
 def network_for(samples: Tensor, count: int) -> nn.Module:

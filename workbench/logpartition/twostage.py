@@ -25,12 +25,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from workbench.draws import seeded
+from workbench.draws import draw_integers, draw_uniform, seeded
 from workbench.errors import SettingError, ShapeError
 from workbench.logpartition.family import network_for
 from workbench.metrics.base import Chart
 from workbench.metrics.hessian import Hessian, check_smooth
-from workbench.report import Provenance, provenance_of
+from workbench.report import Provenance, SolveReport, Status, provenance_of
+
+_BATCH = 256
 
 
 class SmoothPotential(nn.Module):
@@ -97,6 +99,7 @@ class TwoStageFit:
         stage_one: Cross-entropy of each epoch, in nats.
         stage_two: Jensen-Shannon divergence at a few steps, in nats.
         doubled: Whether the finite-bundle factor two was corrected.
+        report: Steps of both stages and samples seen.
         provenance: Settings and seed.
     """
 
@@ -105,6 +108,7 @@ class TwoStageFit:
     stage_one: tuple[float, ...]
     stage_two: tuple[float, ...]
     doubled: bool
+    report: SolveReport
     provenance: Provenance
 
 
@@ -158,10 +162,10 @@ def fit_two_stage(
         )
     generator = seeded(generator)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(torch.randint(2**31, (), generator=generator)))
+        torch.manual_seed(int(torch.randint(2**31, (), generator=generator, device=generator.device)))
         psi = ConvexPotential(dim) if potential is None else potential
         features = network_for(samples, 16) if network is None else network
-        posterior = _Posterior(features.float(), 16, count).float()
+        posterior = _Posterior(features, 16, count).to(samples.device, torch.float32)
     check_smooth(psi)
     centre = 0.5 * (points.amax(dim=0) + points.amin(dim=0))
     scale = 0.5 * (points.amax(dim=0) - points.amin(dim=0))
@@ -170,17 +174,17 @@ def fit_two_stage(
     first = held.cumsum(0) - held
 
     def draw(which: Tensor) -> Tensor:
-        share = torch.rand(len(which), bundle, generator=generator)
+        share = draw_uniform((len(which), bundle), points, generator)
         return samples[order[first[which, None] + (share * held[which, None]).long()]].float()
 
     stage_one = _train_posterior(posterior, draw, count, len(samples), epochs, rate, generator, progress)
     with torch.no_grad():
-        every = torch.arange(count)
+        every = torch.arange(count, device=points.device)
         rows = [
             torch.softmax(posterior(draw(every)), dim=1) for _ in range(max(4, int(held.min()) // bundle))
         ]
     target = torch.stack(rows).mean(dim=0)
-    psi, stage_two = _train_potential(psi.float(), unit, target, bundle, steps, rate, progress)
+    psi, stage_two = _train_potential(psi.to(unit), unit, target, bundle, steps, rate, progress)
     psi = psi.to(points.dtype)
     factor = 2.0 if doubled else 1.0
 
@@ -197,19 +201,22 @@ def fit_two_stage(
         sources=("Hessian Geometry of Latent Space in Generative Models",),
     )
     metric = Hessian(natural, Chart("natural", dim) if chart is None else chart, name)
-    return TwoStageFit(metric, target.to(points.dtype), stage_one, stage_two, doubled, provenance)
+    seen = epochs * max(1, len(samples) // _BATCH) * _BATCH * bundle
+    message = f"posterior at {stage_one[-1]:.3f} nats, divergence {stage_two[-1]:.4f} nats"
+    report = SolveReport(Status.CONVERGED, epochs + steps, None, seen, stage_two, (), message)
+    return TwoStageFit(metric, target.to(points.dtype), stage_one, stage_two, doubled, report, provenance)
 
 
 def _train_posterior(posterior, draw, count, total, epochs, rate, generator, progress) -> tuple[float, ...]:
     optimiser = torch.optim.Adam(posterior.parameters(), lr=rate)
-    batch, losses = 256, []
-    steps = max(1, total // batch)
+    losses = []
+    steps = max(1, total // _BATCH)
     for epoch in range(epochs):
         running = 0.0
         for group in optimiser.param_groups:
             group["lr"] = rate * 0.5 * (1.0 + math.cos(math.pi * epoch / epochs))
         for _ in range(steps):
-            which = torch.randint(count, (batch,), generator=generator)
+            which = draw_integers(count, (_BATCH,), posterior.head[0].weight, generator)
             loss = nn.functional.cross_entropy(posterior(draw(which)), which)
             optimiser.zero_grad()
             loss.backward()

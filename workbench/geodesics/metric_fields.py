@@ -1,0 +1,151 @@
+"""A metric seen on a plane: matrices, volumes, eigenvalues on a grid, in one batch.
+
+Where the matrix is not positive definite the field says so; nothing is clipped.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from workbench.embeddings import Section
+from workbench.errors import SettingError
+from workbench.fields import Window
+from workbench.metrics import Chart, Metric, Pullback, hessian_residual, inside, matrix
+from workbench.metrics.base import anisotropy_of
+from workbench.report import Provenance, SolveReport, Status, provenance_of
+
+
+@dataclass(frozen=True, slots=True)
+class MetricField:
+    """A metric on a grid over a plane; row 0 at the lowest ordinate.
+
+    Attributes:
+        matrices: Shape (rows, columns, 2, 2).
+        window: Where the grid lies.
+        log_magnification: Half the log determinant, NaN where it is negative, shape (rows, columns).
+        largest: Largest eigenvalue.
+        smallest: Smallest eigenvalue; negative where the metric is indefinite.
+        anisotropy: Fractional anisotropy, 0 to 1.
+        residual: Distance from a Hessian metric in this chart, 0 to 1; None if not measured.
+        indefinite: True where the metric is not positive definite, or the point lies outside the domain.
+        metric: Name of the metric.
+        chart: Its coordinates.
+        report: Cost, and which share of the grid has no metric.
+        provenance: Settings and versions.
+    """
+
+    matrices: Tensor
+    window: Window
+    log_magnification: Tensor
+    largest: Tensor
+    smallest: Tensor
+    anisotropy: Tensor
+    residual: Tensor | None
+    indefinite: Tensor
+    metric: str
+    chart: Chart
+    report: SolveReport
+    provenance: Provenance
+
+    @property
+    def condition(self) -> Tensor:
+        """Largest over smallest eigenvalue."""
+        return self.largest / self.smallest
+
+    @property
+    def share_indefinite(self) -> float:
+        """Share of grid points where the metric is no metric."""
+        return float(self.indefinite.double().mean())
+
+
+def on_section(metric: Metric, section: Section, *, axes: tuple[str, str] = ("a", "b")) -> Pullback:
+    """A metric of a large space seen on a plane through it, without any of its matrices.
+
+    Args:
+        metric: The metric of the large space.
+        section: The plane.
+        axes: Names of its coordinates.
+
+    Returns:
+        The induced metric in the plane's two coordinates; three inner products a point for its matrix.
+    """
+    return Pullback(section.decode, Chart(f"plane through {metric.chart.name}", 2, axes), metric, metric.name)
+
+
+def measure_metric_field(
+    metric: Metric,
+    window: Window,
+    *,
+    columns: int = 64,
+    rows: int = 64,
+    residual: bool = False,
+    chunk: int = 65536,
+    like: Tensor | None = None,
+) -> MetricField:
+    """Evaluate a metric of two coordinates on a grid, in one batch.
+
+    Args:
+        metric: A metric of a two-dimensional chart; `on_section` makes one of a larger space.
+        window: The rectangle of the chart.
+        columns: Grid points along the first coordinate.
+        rows: Grid points along the second.
+        residual: Also measure how far it is from a Hessian metric; costs its first derivatives.
+        chunk: Points to a batch.
+        like: A tensor whose dtype and device the grid takes; float64 on the CPU if None.
+
+    Returns:
+        The field. An indefinite metric is marked, not refused: the field is where one looks for it.
+
+    Raises:
+        SettingError: If the chart has not two coordinates.
+    """
+    if metric.chart.dim != 2 or min(columns, rows) < 2:
+        raise SettingError(
+            f"a chart of {metric.chart.dim} coordinates and {rows} x {columns} points",
+            "two coordinates and 2 x 2 points or more",
+            "on_section(metric, section)",
+        )
+    like = torch.empty(0, dtype=torch.float64) if like is None else like
+    x = torch.linspace(*window.x, columns, dtype=like.dtype, device=like.device)
+    y = torch.linspace(*window.y, rows, dtype=like.dtype, device=like.device)
+    grid = torch.cartesian_prod(y, x).flip(-1)
+    here = inside(metric, grid)
+    g = torch.full((len(grid), 2, 2), torch.nan, dtype=grid.dtype, device=grid.device)
+    rest = torch.full((len(grid),), torch.nan, dtype=grid.dtype, device=grid.device)
+    for part in here.nonzero().squeeze(1).split(chunk):
+        g[part] = matrix(metric, grid[part]).detach()
+        if residual:
+            rest[part] = hessian_residual(metric, grid[part]).detach()
+    finite = torch.isfinite(g).flatten(1).all(dim=1)
+    values = torch.full((len(grid), 2), torch.nan, dtype=grid.dtype, device=grid.device)
+    values[finite] = torch.linalg.eigvalsh(g[finite])
+    bad = ~(values[:, 0] > 0.0)
+    volume = 0.5 * torch.log(values.prod(dim=1).clamp_min(0.0))
+    volume = torch.where(finite & (values.prod(dim=1) >= 0.0), volume, torch.full_like(volume, torch.nan))
+    shape = (rows, columns)
+    settings = {"x": window.x, "y": window.y, "columns": columns, "rows": rows, "residual": residual}
+    blank = float(bad.double().mean())
+    report = SolveReport(
+        Status.CONVERGED,
+        1,
+        None,
+        round(int(here.sum()) * metric.calls),
+        (),
+        (f"no metric at {blank:.0%} of the points",) if blank else (),
+        f"{rows} x {columns} points",
+    )
+    return MetricField(
+        g.reshape(*shape, 2, 2),
+        window,
+        volume.reshape(shape),
+        values[:, 1].reshape(shape),
+        values[:, 0].reshape(shape),
+        anisotropy_of(values).reshape(shape),
+        rest.reshape(shape) if residual else None,
+        bad.reshape(shape),
+        metric.name,
+        metric.chart,
+        report,
+        provenance_of(grid, model=metric.name, settings=settings),
+    )
