@@ -145,33 +145,44 @@ class Tasep:
     def sample(self, rates: Tensor, count: int, *, generator: torch.Generator) -> Tensor:
         """Independent draws from the stationary state, exact: no burn-in, all rates.
 
-        Sites are drawn left to right from their probability given those before; all chains in one batch.
+        Sites are drawn left to right from their probability given those before; all chains of all rates in
+        one batch. The matrices have two diagonals, so that a site costs sites operations a chain.
 
         Args:
-            rates: (alpha, beta), shape (2,).
-            count: Number of chains.
+            rates: (alpha, beta), shape (*batch, 2).
+            count: Number of chains at each.
             generator: Source of the draws.
 
         Returns:
-            Occupations 0 or 1, shape (count, sites), in the rates' dtype.
+            Occupations 0 or 1, shape (*batch, count, sites), in the rates' dtype.
         """
-        left, right = self._ends(rates)
-        particle, hole, both = self._matrices(rates)
-        tails = [right]
+        flat = rates.reshape(-1, 2)
+        tail = torch.zeros(len(flat), self.sites + 2, dtype=rates.dtype, device=rates.device)
+        tail[:, 0] = 1.0
+        tails = [tail]
         for _ in range(self.sites - 1):
-            tails.append(_unit(both @ tails[-1]))
-        rows = left.expand(count, -1)
-        occupied = torch.empty(count, self.sites, dtype=rates.dtype, device=rates.device)
+            tail = _apply_both(flat, tails[-1])
+            tails.append(tail / tail.abs().amax(dim=1, keepdim=True))
+        rows = tails[0].unsqueeze(1).expand(-1, count, -1)
+        alpha, beta = flat[:, 0, None], flat[:, 1, None]
+        enter, leave = 1.0 / alpha - 1.0, 1.0 / beta - 1.0
+        step = (alpha + beta - 1.0) / (alpha * beta) - 1.0
+        found = []
         for k in range(self.sites):
-            with_particle, with_hole = rows @ particle, rows @ hole
-            tail = tails[self.sites - 1 - k]
-            yes, no = with_particle @ tail, with_hole @ tail
-            draw = draw_uniform((count,), rates, generator)
-            here = draw * (yes + no) < yes
-            occupied[:, k] = here.to(rates.dtype)
-            rows = torch.where(here.unsqueeze(1), with_particle, with_hole)
-            rows = rows / rows.abs().amax(dim=1, keepdim=True)
-        return occupied
+            first = rows[..., 0]
+            with_particle, with_hole = rows.clone(), rows.clone()
+            with_particle[..., 1:] += rows[..., :-1]
+            with_particle[..., 0] += leave * first
+            with_particle[..., 1] += step * first
+            with_hole[..., :-1] += rows[..., 1:]
+            with_hole[..., 0] += enter * first
+            tail = tails[self.sites - 1 - k].unsqueeze(-1)
+            yes, no = (with_particle @ tail).squeeze(-1), (with_hole @ tail).squeeze(-1)
+            here = draw_uniform((len(flat), count), rates, generator) * (yes + no) < yes
+            found.append(here)
+            rows = torch.where(here.unsqueeze(-1), with_particle, with_hole)
+            rows = rows / rows.abs().amax(dim=-1, keepdim=True)
+        return torch.stack(found, dim=-1).to(rates.dtype).reshape(*rates.shape[:-1], count, self.sites)
 
 
 def measure_current(chain: Tasep, rates: Tensor, count: int, *, generator: torch.Generator) -> Estimate:
@@ -192,6 +203,17 @@ def measure_current(chain: Tasep, rates: Tensor, count: int, *, generator: torch
     return Estimate(
         float(hops.mean()), float(hops.std()) / math.sqrt(count), "hops per time", "spread of the draws"
     )
+
+
+def _apply_both(rates: Tensor, columns: Tensor) -> Tensor:
+    """(D + E) v at every pair of rates: rates (cells, 2), columns (cells, sites + 2)."""
+    alpha, beta = rates[:, 0], rates[:, 1]
+    found = 2.0 * columns
+    found[:, :-1] += columns[:, 1:]
+    found[:, 1:] += columns[:, :-1]
+    found[:, 0] += (1.0 / alpha + 1.0 / beta - 2.0) * columns[:, 0]
+    found[:, 0] += ((alpha + beta - 1.0) / (alpha * beta) - 1.0) * columns[:, 1]
+    return found
 
 
 def _unit(v: Tensor) -> Tensor:
