@@ -130,11 +130,11 @@ class Reading:
     warnings: tuple[str, ...]
 
 
-def _every_second(curve: Curve) -> Curve | None:
-    """The curve through every second node; None where that leaves out an end or too few."""
-    if curve.nodes < 5 or curve.nodes % 2 == 0:
+def _every_second(nodes: int) -> Tensor | None:
+    """Rows of every second node and of both ends; None where they are too few for a spline."""
+    if nodes < 4:
         return None
-    return Curve(curve.points[::2], curve.t[::2])
+    return torch.tensor(sorted({*range(0, nodes, 2), nodes - 1}))
 
 
 def _top(extrema: tuple[Extremum, ...]) -> float:
@@ -177,10 +177,11 @@ def read_string(
     tangent = tangents_at_nodes(curve.points, arc_knots(curve.points))
     across = torch.linalg.vector_norm(pulls - (pulls * tangent).sum(-1, keepdim=True) * tangent, dim=-1)
     energy, profile, extrema = _profile(curve, ground, meter, pulls, prominence)
-    half = _every_second(curve)
-    rough = None
-    if half is not None:
-        rough = _top(_profile(half, ground, meter, pulls[::2], prominence)[2])
+    rows = _every_second(curve.nodes)
+    half = rough = None
+    if rows is not None:
+        half = Curve(curve.points[rows], curve.t[rows])
+        rough = _top(_profile(half, ground, meter, pulls[rows], prominence)[2])
     warnings = []
     found: dict[int, Stationary] = {}
     if polish_saddles:

@@ -17,6 +17,7 @@ from workbench.lenses.paths import find_path
 from workbench.models import Frame
 from workbench.report import Status
 from workbench.worlds import GaussianMixture, load_world
+from workbench.worlds.answers import known_answer
 
 
 def _find(name, **options):
@@ -309,3 +310,13 @@ def test_every_setting_of_a_path_is_in_its_provenance():
     assert asked - {"generator", "progress", "cancel", "measure_share"} <= found.provenance.settings.keys()
     with pytest.raises(SettingError, match="expected a log density, in nats"):
         _ = found.db_per_dim
+
+
+@pytest.mark.parametrize("nodes", [7, 11, 12])
+def test_the_barrier_states_an_error_that_covers_the_truth(nodes):
+    """Without the saddle at hand, for odd and for even numbers of images."""
+    world = load_world("v_mixture")
+    found = find_path(world, A, B, regime="static", nodes=nodes, polish=False, measure_share=False)
+    truth = known_answer(world, A, B, near=found.curve.points).barrier
+    assert found.barrier.error is not None
+    assert 1e-12 < abs(found.barrier.value - truth) <= 3 * found.barrier.error
