@@ -33,6 +33,7 @@ $(VENV)/.lab: $(VENV)/.torch $(SETUP)
 
 $(VENV)/.test: $(VENV)/.torch $(SETUP)
 	$(PIP) --editable '.[test]'
+	$(PIP) --no-deps azula torchcfm
 	@touch $@ $(VENV)/.run $(VENV)/.lab
 
 $(VENV)/.dev: $(VENV)/.test

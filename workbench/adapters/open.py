@@ -20,13 +20,17 @@ from workbench.checks import check_choice, check_count, check_number, check_swit
 from workbench.decoders import Decoder
 from workbench.devices import resolve_device
 from workbench.errors import SettingError
-from workbench.models import ScoreModel
+from workbench.models import Landscape, ScoreModel
 from workbench.schedules import Schedule, schedule_of
 from workbench.zoo import MODELS, find_card, load_model
 
 FAMILIES: dict[str, tuple[str, str]] = {
     "module": ("workbench.adapters.callables", "open_callable"),
     "diffusers": ("workbench.adapters.diffusers_folder", "open_diffusers"),
+    "azula": ("workbench.adapters.azula_denoiser", "open_azula"),
+    "flow_matching": ("workbench.adapters.vector_fields", "open_field"),
+    "torchcfm": ("workbench.adapters.vector_fields", "open_field"),
+    "zuko": ("workbench.adapters.normalizing_flow", "open_zuko"),
 }
 """Families of foreign models: module and opener of each. The opener takes a source and `Settings`."""
 
@@ -39,7 +43,7 @@ def open_model(
     *,
     kind: str | None = None,
     prediction: str | None = None,
-    schedule: Schedule | str | None = None,
+    schedule: Schedule | str | Any = None,
     shape: tuple[int, ...] | list[int] | None = None,
     data_std: float | None = None,
     value_range: tuple[float, float] | list[float] | None = None,
@@ -54,7 +58,7 @@ def open_model(
     batch: int | None = None,
     trust: bool = False,
     arguments: dict[str, Any] | None = None,
-) -> ScoreModel | Decoder:
+) -> ScoreModel | Decoder | Landscape:
     """Open any diffusion model, flow or decoder.
 
     Settings that are left out are what the source itself says; a file may have them beside it, in NAME.json
@@ -64,7 +68,8 @@ def open_model(
         source: Name of a shipped model, a local file or folder, a network, a pipeline, or any callable.
         kind: What it is, one of `KINDS`; found out by default.
         prediction: What the network's output means, as in `wrap`.
-        schedule: The noising that it was trained on, or the name of a shipped one.
+        schedule: The noising that it was trained on, the name of a shipped one, or the schedule, path or
+            matcher object of the source's own library.
         shape: Shape of one point: of a sample, or of a latent where there is a decoder.
         data_std: Standard deviation of one entry of the data.
         value_range: Lowest and highest value of a sample's entries.
@@ -82,7 +87,8 @@ def open_model(
         arguments: Constructor arguments of the network, for weights that do not say them.
 
     Returns:
-        A `ScoreModel` on pixels or points, a `LatentModel` where there is an autoencoder, or a `Decoder`.
+        A `ScoreModel` on pixels or points, a `LatentModel` where there is an autoencoder, a `Decoder`, or a
+        `Landscape` where only a density is known.
 
     Raises:
         SettingError: For a source that is not there or not known, or a setting that is missing or has no use.
@@ -162,8 +168,8 @@ def kind_of_object(source: Any) -> str:
     Returns:
         One of `KINDS`.
     """
-    home = type(source).__module__.split(".")[0]
-    return home if home in FAMILIES else "module"
+    homes = [made.__module__.split(".")[0] for made in type(source).__mro__]
+    return next((home for home in homes if home in FAMILIES), "module")
 
 
 def dtype_of(name: str | torch.dtype) -> torch.dtype:

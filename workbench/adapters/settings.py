@@ -12,7 +12,6 @@ import torch
 from torch import nn
 
 from workbench.errors import MissingExtra, SettingError
-from workbench.schedules import Schedule
 
 EXTRA = "models"
 """The optional extra that brings the libraries of foreign models."""
@@ -25,7 +24,7 @@ class Settings:
     Attributes:
         kind: Family; a key of `workbench.adapters.open.FAMILIES`.
         prediction: What the network's output means.
-        schedule: The noising that it was trained on.
+        schedule: The noising that it was trained on: a `Schedule`, or an object of the source's library.
         shape: Shape of one point.
         data_std: Standard deviation of one entry of the data.
         value_range: Lowest and highest value of a sample's entries.
@@ -44,7 +43,7 @@ class Settings:
 
     kind: str | None = None
     prediction: str | None = None
-    schedule: Schedule | None = None
+    schedule: Any = None
     shape: tuple[int, ...] | None = None
     data_std: float | None = None
     value_range: tuple[float, float] | None = None
@@ -79,11 +78,12 @@ def _in_order(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torc
     return tuple(x.clone(memory_format=torch.contiguous_format) for x in inputs)
 
 
-def import_extra(package: str) -> ModuleType:
+def import_extra(package: str, *, bring: str = "") -> ModuleType:
     """An optional package, or the sentence that names the extra which brings it.
 
     Args:
         package: Import name, possibly dotted.
+        bring: What brings it, where no extra does.
 
     Returns:
         The module.
@@ -96,7 +96,12 @@ def import_extra(package: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] != package.split(".")[0]:
             raise
-        raise MissingExtra.of(package.split(".")[0], EXTRA) from error
+        name = package.split(".")[0]
+        if bring:
+            raise MissingExtra(
+                f"no installed package {name!r}", "the library of this model", bring
+            ) from error
+        raise MissingExtra.of(name, EXTRA) from error
 
 
 def class_index(condition: Any, classes: tuple[str, ...]) -> Any:
