@@ -35,6 +35,7 @@ LAYERS = (
     | {
         "architectures",
         "nets",
+        "autoencoders",
         "training",
         "recipes",
         "data",

@@ -85,7 +85,7 @@ def fit_judge(
         for rows in order[: len(data) // batch * batch].split(batch):
             for group in optimiser.param_groups:
                 group["lr"] = rate * 0.5 * (1 + math.cos(math.pi * done / steps)) * min(1.0, (done + 1) / 100)
-            images = _shifted(data[rows].reshape(-1, judge.side, judge.side), shift, generator)
+            images = shift_images(data[rows].reshape(-1, judge.side, judge.side), shift, generator)
             loss = F.cross_entropy(judge(images.flatten(1)), labels[rows])
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
@@ -99,9 +99,9 @@ def fit_judge(
     return judge.eval()
 
 
-def _shifted(images: Tensor, shift: int, generator: torch.Generator) -> Tensor:
+def shift_images(images: Tensor, shift: int, generator: torch.Generator, *, black: float = -1.0) -> Tensor:
     """Images (n, rows, columns) moved together by up to `shift` pixels along each axis, black coming in."""
     rows, columns = torch.randint(-shift, shift + 1, (2,), generator=generator).tolist()
-    padded = F.pad(images, (shift, shift, shift, shift), value=-1.0)
+    padded = F.pad(images, (shift, shift, shift, shift), value=black)
     side = images.shape[-1]
     return padded[:, shift + rows : shift + rows + side, shift + columns : shift + columns + side]

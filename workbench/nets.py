@@ -18,11 +18,13 @@ References:
 
 import math
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from workbench.decoders import LatentModel
 from workbench.errors import SettingError
 from workbench.models import Frame, check_sigma
 from workbench.types import Points, Sigma
@@ -291,11 +293,14 @@ class NetModel:
         return bound + self.frame.guidance * (bound - null)
 
 
-def given(model: NetModel, condition: int | str | None, *, guidance: float = 0.0) -> NetModel:
+Model = TypeVar("Model", bound=NetModel | LatentModel)
+
+
+def given(model: Model, condition: int | str | None, *, guidance: float = 0.0) -> Model:
     """The same model with another condition bound.
 
     Args:
-        model: A network.
+        model: A network, or a network on latents.
         condition: Class index or name; None for the null class.
         guidance: Weight w of classifier-free guidance, D + w (D - D_null); with any but 0 the field is the
             score of no density: its Jacobian is not symmetric.
@@ -304,8 +309,12 @@ def given(model: NetModel, condition: int | str | None, *, guidance: float = 0.0
         A model that shares the weights and declares condition and guidance in its frame.
 
     Raises:
-        SettingError: For an unknown class, or guidance without one.
+        SettingError: For an unknown class, or guidance without one; for latents of a foreign model.
     """
+    if isinstance(model, LatentModel):
+        if not isinstance(model.model, NetModel):
+            raise SettingError(f"{model.frame}, a foreign model", "a network of the workbench", "its given()")
+        return replace(model, model=given(model.model, condition, guidance=guidance))
     names = model.frame.classes
     if condition is None:
         if guidance != 0.0:

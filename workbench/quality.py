@@ -8,7 +8,8 @@ asked for; the Fréchet distance between the judge's features of samples and of 
 the mean distance of samples to their nearest training image over that of held-out images (well below 1:
 copies); and the mean squared error of the denoiser on held-out images at given noise levels. For
 two-dimensional sets, where no judge is needed, the energy distance between samples and fresh data stands for
-the first three.
+the first three. A model on latents is judged by its decoded samples; its denoising errors are those of
+encoded images, in latents.
 
 The Fréchet distance depends on the sample sizes: compare it only with a distance at the same sizes, such as
 that of two halves of real images, which the cards give beside it.
@@ -30,6 +31,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.data import TOYS, ImageSet, draw_toy, load_images
+from workbench.decoders import Autoencoder, LatentModel, decoder_of, show_points
 from workbench.errors import WorkbenchError
 from workbench.judges import Judge
 from workbench.models import ScoreModel
@@ -161,8 +163,8 @@ def measure_denoising(
         batch: Points a call.
 
     Returns:
-        The mean over points and entries with its standard error over points, in squared data units. One model
-        call a point.
+        The mean over points and entries with its standard error over points, in squared units of the points.
+        One model call a point.
     """
     noise = torch.randn(points.shape, generator=generator, dtype=points.dtype)
     errors = torch.cat(
@@ -171,10 +173,8 @@ def measure_denoising(
             for clean, eps in zip(points.split(batch), noise.split(batch), strict=True)
         ]
     ).double()
-    how = f"standard error over {len(points)} points"
-    return Estimate(
-        errors.mean().item(), errors.std().item() / math.sqrt(len(errors)), "squared data units", how
-    )
+    how, unit = f"standard error over {len(points)} points", f"squared {model.frame.space} units"
+    return Estimate(errors.mean().item(), errors.std().item() / math.sqrt(len(errors)), unit, how)
 
 
 def energy_distance(first: Float[Tensor, "one dim"], second: Float[Tensor, "two dim"]) -> float:
@@ -193,7 +193,7 @@ def energy_distance(first: Float[Tensor, "one dim"], second: Float[Tensor, "two 
 
 
 def measure_images(
-    model: NetModel,
+    model: NetModel | LatentModel,
     judge: Judge,
     held_out: ImageSet,
     train: ImageSet,
@@ -206,7 +206,7 @@ def measure_images(
     """Every figure of an image model: conditional samples, null-class samples and denoising.
 
     Args:
-        model: A class-conditional network.
+        model: A class-conditional network, on images or on latents of them.
         judge: The judge of its data.
         held_out: Images that were not trained on; not too few for the Fréchet distance.
         train: Its training images.
@@ -221,12 +221,9 @@ def measure_images(
     each = count // len(model.frame.classes)
     labels = torch.arange(len(model.frame.classes)).repeat_interleave(each)
     asked = torch.cat(
-        [
-            sample(given(model, label), each, steps=steps, generator=generator)
-            for label in range(len(model.frame.classes))
-        ]
+        [_samples(given(model, label), each, steps, generator) for label in range(len(model.frame.classes))]
     )
-    free = sample(given(model, None), count, steps=steps, generator=generator)
+    free = _samples(given(model, None), count, steps, generator)
     order = torch.randperm(len(held_out), generator=generator)
     reference, other = held_out.points[order[:count]], held_out.points[order[count : 2 * count]]
     shown = measure_accuracy(judge, asked, labels)
@@ -244,18 +241,47 @@ def measure_images(
     figures["frechet_real"] = measure_frechet(judge, real_images, reference, generator=generator)
     figures["neighbours_conditional"] = measure_neighbours(asked, train.points, reference)
     figures["neighbours_null"] = measure_neighbours(free, train.points, reference)
+    decoder = decoder_of(model)
+    if isinstance(decoder, Autoencoder):
+        figures["reconstruction"] = measure_reconstruction(decoder, held_out.points)
     return figures | (measure_levels(model, held_out, generator=generator) if denoising else {})
+
+
+@torch.no_grad()
+def _samples(model: ScoreModel, count: int, steps: int, generator: torch.Generator) -> Points:
+    """Samples as pictures."""
+    return show_points(model, sample(model, count, steps=steps, generator=generator))[0]
+
+
+@torch.no_grad()
+def measure_reconstruction(decoder: Autoencoder, points: Points) -> Estimate:
+    """Mean squared error per pixel of pictures that went through an autoencoder.
+
+    Args:
+        decoder: The autoencoder.
+        points: Held-out pictures, shape (count, dim).
+
+    Returns:
+        The mean with its standard error over the pictures, in squared pixel units.
+    """
+    errors = (decoder.decode(decoder.encode(points)) - points).square().mean(dim=-1).double()
+    error = errors.std().item() / math.sqrt(len(errors))
+    return Estimate(
+        errors.mean().item(), error, "squared pixel units", f"standard error over {len(points)} images"
+    )
 
 
 DENOISING_LEVELS = (0.05, 0.2, 0.5, 1.0, 3.0)
 """Noise levels of the denoising figures."""
 
 
-def measure_levels(model: NetModel, images: ImageSet, *, generator: torch.Generator) -> dict[str, Estimate]:
+def measure_levels(
+    model: NetModel | LatentModel, images: ImageSet, *, generator: torch.Generator
+) -> dict[str, Estimate]:
     """Denoising error of the null class, and of the images' own classes, at `DENOISING_LEVELS`.
 
     Args:
-        model: A class-conditional network.
+        model: A class-conditional network, on images or on latents of them.
         images: Held-out images; the first 1,000 are used.
         generator: Source of the noise, the same for both.
 
@@ -264,6 +290,10 @@ def measure_levels(model: NetModel, images: ImageSet, *, generator: torch.Genera
     """
     seed = int(torch.randint(2**31, (), generator=generator))
     points, labels = images.points[:1000], images.labels[:1000]
+    decoder = decoder_of(model)
+    if isinstance(decoder, Autoencoder):
+        with torch.no_grad():
+            points = decoder.encode(points)
     order = labels.argsort(stable=True)
     sorted_points, counts = points[order], labels.bincount(minlength=len(images.classes)).tolist()
     figures: dict[str, Estimate] = {}
@@ -283,7 +313,7 @@ def measure_levels(model: NetModel, images: ImageSet, *, generator: torch.Genera
 class _ByClass:
     """A model that gives each block of points, in order, its own class."""
 
-    def __init__(self, model: NetModel, counts: list[int]) -> None:
+    def __init__(self, model: NetModel | LatentModel, counts: list[int]) -> None:
         self.model, self.counts = model, counts
         self.frame = model.frame
 
@@ -294,7 +324,7 @@ class _ByClass:
 
 
 def measure_toy(
-    model: NetModel, *, count: int = 4000, steps: int = 18, generator: torch.Generator
+    model: ScoreModel, *, count: int = 4000, steps: int = 18, generator: torch.Generator
 ) -> dict[str, Estimate]:
     """Every figure of a two-dimensional model: energy distance to fresh data and denoising.
 
@@ -358,6 +388,7 @@ def main(arguments: list[str] | None = None) -> int:
         elif data in TOYS:
             figures = measure_toy(load_model(path), steps=chosen.steps, generator=generator)
         else:
+            data = facts.get("autoencoder", {}).get("data", data)
             figures = measure_images(
                 load_model(path),
                 load_judge(data),

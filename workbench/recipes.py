@@ -1,12 +1,14 @@
 """How every shipped network is made: one recipe each, and the command that follows it.
 
 `python -m workbench.recipes NAME` trains NAME and writes NAME.safetensors and NAME.json; a run that is
-stopped goes on from its checkpoint when the command is given again. `python -m workbench.quality NAME` then
-measures the figures that stand in the card. Both start from fixed seeds; a repeated training agrees to
-round-off on one machine and to the spread of training between machines.
+stopped goes on from its checkpoint when the command is given again (an autoencoder is saved when it is
+complete). `python -m workbench.quality NAME` then measures the figures that stand in the card. Both start
+from fixed seeds; a repeated training agrees to round-off on one machine and to the spread of training between
+machines.
 """
 
 import argparse
+import math
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -15,6 +17,7 @@ from typing import Any
 
 import torch
 
+from workbench.autoencoders import Vae, VaeSettings, draw_latents, fit_vae
 from workbench.data import FASHION_CLASSES, TOYS, draw_toy, load_images
 from workbench.errors import WorkbenchError
 from workbench.integrators import Cancel, Progress
@@ -23,9 +26,39 @@ from workbench.quality import measure_accuracy
 from workbench.report import versions_in_use
 from workbench.training import FitResult, TrainSettings, fit_denoiser
 from workbench.types import Points
-from workbench.zoo import build_net, save_model
+from workbench.zoo import build_net, load_vae, save_model, save_vae
 
 WEIGHTS_LICENCE = "Apache-2.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Latents:
+    """What the autoencoder of a latent denoiser is made of.
+
+    Attributes:
+        latents: Entries of a latent.
+        widths: Widths of the encoder's hidden layers.
+        picture: Shape of a picture.
+        settings: Arguments of its training.
+        draws: Latents drawn of every picture for the denoiser to learn from.
+    """
+
+    latents: int
+    widths: tuple[int, ...]
+    picture: tuple[int, ...]
+    settings: VaeSettings
+    draws: int = 4
+
+    @property
+    def network(self) -> dict[str, Any]:
+        """The autoencoder as a card describes it."""
+        return {
+            "pixels": math.prod(self.picture),
+            "latents": self.latents,
+            "widths": list(self.widths),
+            "shape": list(self.picture),
+            "value_range": [-1.0, 1.0],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +77,7 @@ class Recipe:
         sigma_max: Largest noise level that the model declares.
         value_range: Lowest and highest value of a sample's entries; None if unbounded.
         seed: Seed of the initial weights, of the toy data and of the training.
+        latents: The autoencoder in whose latents it denoises; None for the data themselves.
     """
 
     name: str
@@ -57,6 +91,7 @@ class Recipe:
     sigma_max: float = 80.0
     value_range: tuple[float, float] | None = None
     seed: int = 0
+    latents: Latents | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +184,19 @@ RECIPES: dict[str, Recipe] = {
             ),
             value_range=(-1.0, 1.0),
         ),
+        Recipe(
+            name="fashion_latent",
+            title="garments, 28x28, class-conditional perceptron on 16 latents of an autoencoder",
+            data="fashion",
+            data_text=_FASHION_TEXT,
+            shape=(16,),
+            classes=FASHION_CLASSES,
+            network={"kind": "mlp", "dim": 16, "width": 256, "depth": 3, "classes": 10, "data_std": 1.0},
+            settings=TrainSettings(
+                steps=4000, batch=256, rate=1e-3, decay=1.0, sigma_mean=-0.6, sigma_std=1.2, null_share=0.3
+            ),
+            latents=Latents(16, (512, 256), (1, 28, 28), VaeSettings(steps=8000, beta=0.2)),
+        ),
     )
 }
 
@@ -199,6 +247,7 @@ def training_data(name: str, seed: int) -> tuple[Points, torch.Tensor]:
 def follow(
     recipe: Recipe,
     *,
+    vae: Vae | None = None,
     checkpoint: Path | None = None,
     progress: Progress | None = None,
     cancel: Cancel | None = None,
@@ -207,6 +256,7 @@ def follow(
 
     Args:
         recipe: The recipe.
+        vae: The trained autoencoder of a latent recipe.
         checkpoint: File to resume from and to save to; None for neither.
         progress: Called with the fraction done and a sentence.
         cancel: Stops the training, which then saves its checkpoint.
@@ -215,6 +265,10 @@ def follow(
         The trained denoiser with the account of its training.
     """
     data, labels = training_data(recipe.data, recipe.seed)
+    if recipe.latents is not None and vae is not None:
+        draws, generator = recipe.latents.draws, torch.Generator().manual_seed(recipe.seed + 1)
+        data = torch.cat([draw_latents(vae, data, generator=generator) for _ in range(draws)])
+        labels = labels.repeat(draws)
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(recipe.seed)
         net = build_net(recipe.network)
@@ -230,9 +284,28 @@ def follow(
     )
 
 
+def follow_vae(recipe: Recipe, latents: Latents, *, progress: Progress | None = None) -> Vae:
+    """Train the autoencoder of a latent recipe.
+
+    Args:
+        recipe: The recipe.
+        latents: Its autoencoder.
+        progress: Called with the fraction done and a sentence.
+
+    Returns:
+        The trained network.
+    """
+    data, _ = training_data(recipe.data, recipe.seed)
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(recipe.seed)
+        vae = Vae(math.prod(latents.picture), latents.latents, latents.widths)
+    generator = torch.Generator().manual_seed(recipe.seed)
+    return fit_vae(vae, data, settings=latents.settings, generator=generator, progress=progress)
+
+
 def denoiser_facts(recipe: Recipe, result: FitResult) -> dict[str, Any]:
     """The card of a freshly trained denoiser, before its figures are measured."""
-    return {
+    facts = {
         "name": recipe.name,
         "title": recipe.title,
         "data": recipe.data_text,
@@ -250,20 +323,36 @@ def denoiser_facts(recipe: Recipe, result: FitResult) -> dict[str, Any]:
         "training": asdict(recipe.settings) | {"seed": recipe.seed, "cpu_seconds": round(result.seconds)},
         "versions": versions_in_use(),
     }
+    if recipe.latents is not None:
+        facts["autoencoder"] = {"data": recipe.data} | recipe.latents.network
+        facts["training"]["autoencoder"] = asdict(recipe.latents.settings)
+    return facts
 
 
 def make_denoiser(recipe: Recipe, folder: Path) -> None:
     """Train, or go on training, and write weights and card; prints its progress."""
     checkpoint = folder / f"{recipe.name}.checkpoint.safetensors"
+    vae_file = folder / f"{recipe.name}.autoencoder.safetensors"
+    vae = None
+    if recipe.latents is not None:
+        if not vae_file.exists():
+            save_vae(follow_vae(recipe, recipe.latents, progress=_printer()), vae_file)
+        vae = load_vae(recipe.latents.network, vae_file)
+    result = follow(recipe, vae=vae, checkpoint=checkpoint, progress=_printer())
+    print(f"wrote {save_model(result.net, denoiser_facts(recipe, result), folder, vae=vae)}")
+    for file in (checkpoint, vae_file):
+        file.unlink(missing_ok=True)
+
+
+def _printer() -> Progress:
+    """Progress as lines with the time left."""
     began = time.monotonic()
 
     def progress(fraction: float, message: str) -> None:
         left = (time.monotonic() - began) * (1 - fraction) / fraction
         print(f"{fraction:6.1%}  {message}, about {left:.0f} s left", flush=True)
 
-    result = follow(recipe, checkpoint=checkpoint, progress=progress)
-    print(f"wrote {save_model(result.net, denoiser_facts(recipe, result), folder)}")
-    checkpoint.unlink(missing_ok=True)
+    return progress
 
 
 def make_judge(recipe: JudgeRecipe, folder: Path) -> None:

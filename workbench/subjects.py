@@ -12,7 +12,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from workbench.adapters.open import open_model
 from workbench.data import load_images, read_image
+from workbench.decoders import Autoencoder, Decoder, decoder_of
 from workbench.devices import resolve_device
 from workbench.embeddings import Identity
 from workbench.errors import SettingError
@@ -21,7 +23,6 @@ from workbench.models import ExactScore, Frame, Landscape, LevelLandscape, Score
 from workbench.types import Points
 from workbench.worlds import World, load_world
 from workbench.worlds.answers import known_answer
-from workbench.zoo import load_model
 
 FLOWING = ("mep", "transport", "principal")
 """Regimes of path that need a model at every noise level."""
@@ -30,6 +31,7 @@ _FIRST_ENDS = {
     "ring": ("0.8,0", "-0.8,0"),
     "moons": ("-0.9,-0.15", "0.9,0.15"),
     "fashion": ("9", "0"),
+    "fashion_latent": ("9", "0"),
     "digits": ("0", "1"),
 }
 
@@ -43,7 +45,8 @@ class Subject:
         frame: What it declares about itself; that of a landscape has no noise.
         start: Text of its default first end.
         end: Text of its default last end.
-        choices: Real samples that a number can name, shape (count, dim); None where there are none.
+        choices: Real samples that a number can name, shape (count, dim), encoded where points are latents;
+            None where there are none.
         given: Points that have a name.
         world: The model itself, where its answers are known.
         device: Where its tensors live.
@@ -71,9 +74,26 @@ class Subject:
         return (*FLOWING, "static") if self.flows else ("static",)
 
     @property
+    def decoder(self) -> Decoder | None:
+        """What turns its points into pictures where they are latents; None elsewhere."""
+        return decoder_of(self.model)
+
+    @property
+    def shown(self) -> Frame:
+        """The frame of what a person looks at: of decoded pictures where points are latents."""
+        return self.frame if self.decoder is None else self.decoder.picture
+
+    @property
     def pictures(self) -> bool:
-        """Whether its samples are grey pictures."""
-        return len(self.frame.shape) == 3 and self.frame.shape[0] == 1
+        """Whether its samples are grey pictures, decoded ones included."""
+        return len(self.shown.shape) == 3 and self.shown.shape[0] == 1
+
+    def show(self, points: Points) -> Tensor:
+        """What a person looks at: decoded pictures of latents, else the points; one decoder call a point."""
+        if self.decoder is None:
+            return points
+        with torch.no_grad():
+            return self.decoder.decode(points)
 
     def landscape(self, sigma: float = 0.0) -> Landscape | None:
         """Its energy at a noise level, where it is known in closed form; None elsewhere."""
@@ -104,13 +124,14 @@ class Subject:
         values = _numbers(text)
         if len(values) == self.frame.dim and all(map(math.isfinite, values)):
             return self._placed(torch.tensor(values, dtype=torch.float64))
-        if self.pictures and text and not values:
-            return self._placed(read_image(_path(text), self.frame))
+        if self._reads_files and text and not values:
+            picture = self._placed(read_image(_path(text), self.shown))
+            return self._encoded(picture)
         raise SettingError(f"the point {text!r}", self._expected_point(), repr(self.start))
 
     def files(self, **texts: str) -> dict[str, Path]:
         """Which of the texts name picture files that are there: label to path."""
-        if not self.pictures:
+        if not self._reads_files:
             return {}
         paths = {label: _path(text) for label, text in texts.items() if text and text not in self.given}
         return {label: path for label, path in paths.items() if path.is_file()}
@@ -185,6 +206,15 @@ class Subject:
             return None
         return self.world.reference_path(answer.route.name)
 
+    @property
+    def _reads_files(self) -> bool:
+        """Whether a picture can become a point: a decoder without an encoder has no way back."""
+        return self.pictures and (self.decoder is None or isinstance(self.decoder, Autoencoder))
+
+    def _encoded(self, picture: Tensor) -> Tensor:
+        with torch.no_grad():
+            return self.decoder.encode(picture) if isinstance(self.decoder, Autoencoder) else picture
+
     def _placed(self, point: Tensor) -> Tensor:
         return point.to(device=self.device, dtype=self.dtype)
 
@@ -192,7 +222,7 @@ class Subject:
         kinds = [f"{self.frame.dim} finite numbers with commas between"]
         if self.choices is not None:
             kinds.insert(0, f"the number of a real sample, 0 to {len(self.choices) - 1}")
-        if self.pictures:
+        if self._reads_files:
             kinds.append("a picture file")
         return ", or ".join(kinds)
 
@@ -209,7 +239,7 @@ def open_subject(
 
     Args:
         world: Name of a world; if set, the model is not looked at.
-        model: Name of a shipped model, or a folder that holds one.
+        model: Name of a shipped model, or a file or folder that `open_model` can open.
         condition: Class to bind; None for the null class.
         device: As for `resolve_device`.
         dtype: Type to compute in, or its name; float64 for worlds and float32 for networks if empty.
@@ -229,11 +259,36 @@ def open_subject(
         precision = _dtype_named(dtype) or torch.float64
         return Subject(known, frame, "start", "end", None, ends, known, place, precision)
     precision = _dtype_named(dtype) or torch.float32
-    network = load_model(model, condition=condition, device=place, dtype=precision)
+    network = open_model(model, condition=condition, device=place, dtype=precision)
+    if not isinstance(network, ScoreModel):
+        raise SettingError(
+            f"{network.picture.name}, a decoder without a score",
+            "a score model",
+            "open_model(...) and the pullback metric of its decode, which needs no score",
+        )
     frame = network.frame
-    choices = real_samples(frame)
+    choices = model_samples(network)
     start, end = _FIRST_ENDS.get(str(model), ("0", "1") if choices is not None else ("", ""))
     return Subject(network, frame, start, end, choices, {}, None, place, precision)
+
+
+def model_samples(model: ScoreModel) -> Points | None:
+    """Held-out real samples as points of a model: encoded where its points are latents.
+
+    Args:
+        model: The model.
+
+    Returns:
+        Shape (count, dim), or None where none are shipped or a decoder has no way back.
+    """
+    decoder = decoder_of(model)
+    if decoder is None:
+        return real_samples(model.frame)
+    if not isinstance(decoder, Autoencoder):
+        return None
+    found = real_samples(decoder.picture)
+    with torch.no_grad():
+        return None if found is None else decoder.encode(found)
 
 
 def real_samples(frame: Frame) -> Points | None:

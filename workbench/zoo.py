@@ -9,20 +9,22 @@ import json
 import math
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from workbench.autoencoders import Vae, VaeModel
+from workbench.decoders import LatentModel
 from workbench.devices import resolve_device
 from workbench.errors import DataError, SettingError
 from workbench.judges import Judge
 from workbench.models import Frame
 from workbench.nets import Denoiser, Mlp, NetModel, UNet, given
 
-MODELS = ("ring", "moons", "digits", "fashion")
+MODELS = ("ring", "moons", "digits", "fashion", "fashion_latent")
 """Names of the shipped models."""
 
 JUDGES = ("digits", "fashion")
@@ -39,7 +41,7 @@ def load_model(
     guidance: float = 0.0,
     device: str | torch.device = "cpu",
     dtype: torch.dtype = torch.float32,
-) -> NetModel:
+) -> NetModel | LatentModel:
     """Load a shipped model, or one of the same make from a folder.
 
     Args:
@@ -50,7 +52,8 @@ def load_model(
         dtype: Floating type to compute in; float64 for the score at noise below about 0.02.
 
     Returns:
-        The model, frozen and ready.
+        The model, frozen and ready; with its decoder where the card names an autoencoder, and then its points
+        are latents.
 
     Raises:
         SettingError: For an unknown name, class, device or dtype.
@@ -64,16 +67,10 @@ def load_model(
     path = find_card(name)
     facts = read_card(path)
     check_facts(facts, path)
-    net = build_net(facts["network"])
-    tensors = _read_weights(path.with_suffix(".safetensors"))
-    try:
-        net.load_state_dict(tensors)
-    except RuntimeError as error:
-        raise DataError(
-            f"weights {path.with_suffix('.safetensors')} that do not fit their card",
-            f"the network {facts['network']}",
-            "training again with the card's command",
-        ) from error
+    weights = path.with_suffix(".safetensors")
+    tensors = _read_weights(weights)
+    place = resolve_device(device)
+    net = _filled(build_net(facts["network"]), _without(tensors), weights).to(device=place, dtype=dtype)
     frame = Frame(
         name=facts["name"],
         shape=tuple(facts["shape"]),
@@ -82,9 +79,61 @@ def load_model(
         value_range=None if facts["value_range"] is None else tuple(facts["value_range"]),
         data_std=facts["data_std"],
         classes=tuple(facts["classes"]),
+        space="latent" if "autoencoder" in facts else "data",
     )
-    net = net.eval().requires_grad_(False).to(device=resolve_device(device), dtype=dtype)
-    return given(NetModel(net, frame, net.classes), condition, guidance=guidance)
+    model = given(NetModel(net, frame, net.classes), condition, guidance=guidance)
+    if "autoencoder" not in facts:
+        return model
+    described = facts["autoencoder"]
+    vae = _filled(build_vae(described), _under(tensors), weights).to(device=place, dtype=dtype)
+    limits = tuple(described["value_range"])
+    picture = Frame(described["data"], tuple(described["shape"]), 0.0, 0.0, limits)
+    return LatentModel(model, VaeModel(vae, picture))
+
+
+def build_vae(described: dict[str, Any]) -> Vae:
+    """A fresh autoencoder from the description in a card: "pixels", "latents", "widths"."""
+    return Vae(described["pixels"], described["latents"], described["widths"])
+
+
+def save_vae(vae: Vae, path: Path) -> None:
+    """Write an autoencoder in half precision."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_file({name: tensor.half().contiguous() for name, tensor in vae.state_dict().items()}, path)
+
+
+def load_vae(described: dict[str, Any], path: Path) -> Vae:
+    """Read an autoencoder that `save_vae` wrote, frozen and in evaluation mode."""
+    return _filled(build_vae(described), _read_weights(path), path)
+
+
+_VAE = "autoencoder."
+
+
+def _under(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The tensors of the autoencoder, by their names in it."""
+    return {name.removeprefix(_VAE): tensor for name, tensor in tensors.items() if name.startswith(_VAE)}
+
+
+def _without(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The tensors of the denoiser."""
+    return {name: tensor for name, tensor in tensors.items() if not name.startswith(_VAE)}
+
+
+Net = TypeVar("Net", bound=nn.Module)
+
+
+def _filled(net: Net, tensors: dict[str, torch.Tensor], path: Path) -> Net:
+    """The network with weights from a file, frozen and in evaluation mode."""
+    try:
+        net.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise DataError(
+            f"weights {path} that do not fit their card",
+            f"the network {type(net).__name__} that it describes",
+            "training again with the card's command",
+        ) from error
+    return net.eval().requires_grad_(False)
 
 
 def load_judge(name: str, *, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32) -> Judge:
@@ -135,13 +184,14 @@ def build_net(network: dict[str, Any]) -> Denoiser:
     return Denoiser(inner, classes=arguments.get("classes", 0), data_std=data_std)
 
 
-def save_model(net: nn.Module, facts: dict[str, Any], folder: str | Path) -> Path:
+def save_model(net: nn.Module, facts: dict[str, Any], folder: str | Path, *, vae: Vae | None = None) -> Path:
     """Write weights in half precision and their card.
 
     Args:
         net: The network.
         facts: The card; its "name" names the files.
         folder: Folder to write into; made if missing.
+        vae: The autoencoder in whose latents it works, which goes into the same file.
 
     Returns:
         The card's path.
@@ -149,7 +199,10 @@ def save_model(net: nn.Module, facts: dict[str, Any], folder: str | Path) -> Pat
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     card_path = folder / f"{facts['name']}.json"
-    tensors = {name: tensor.detach().cpu().half().contiguous() for name, tensor in net.state_dict().items()}
+    state = dict(net.state_dict())
+    if vae is not None:
+        state |= {f"{_VAE}{name}": tensor for name, tensor in vae.state_dict().items()}
+    tensors = {name: tensor.detach().cpu().half().contiguous() for name, tensor in state.items()}
     save_file(tensors, card_path.with_suffix(".safetensors"), metadata={"card": card_path.name})
     write_card(facts, card_path)
     return card_path
@@ -213,12 +266,31 @@ def check_facts(facts: dict[str, Any], path: Path) -> None:
         _fits(path, key, facts[key], _is_number(facts[key]) and facts[key] > 0, "a finite number above 0")
     low, high = facts["sigma_min"], facts["sigma_max"]
     _fits(path, "sigma_min", low, low < high, f"a level below sigma_max, {high:g}")
+    if "autoencoder" in facts:
+        _check_autoencoder(facts["autoencoder"], math.prod(shape), path)
     for key, value in facts["network"].items():
         if key == "data_std":
             _fits(path, "network.data_std", value, _is_number(value) and value > 0, "a number above 0")
         elif key != "kind":
             least = 0 if key in ("classes", "depth") else 1
             _fits(path, f"network.{key}", value, _is_whole(value, least), f"a whole number, at least {least}")
+
+
+def _check_autoencoder(described: Any, dim: int, path: Path) -> None:
+    """Check what a card says about an autoencoder whose latents have `dim` entries."""
+    _fits(path, "autoencoder", described, isinstance(described, dict), "a mapping of settings")
+    named = isinstance(described.get("data"), str)
+    _fits(path, "autoencoder.data", described.get("data"), named, "the name of its pictures")
+    shape, widths, bounds = (described.get(key) for key in ("shape", "widths", "value_range"))
+    lengths = isinstance(shape, list) and shape and all(_is_whole(n, 1) for n in shape)
+    _fits(path, "autoencoder.shape", shape, lengths, "a list of positive whole numbers")
+    layers = isinstance(widths, list) and all(_is_whole(n, 1) for n in widths)
+    _fits(path, "autoencoder.widths", widths, layers, "a list of positive whole numbers")
+    pair = isinstance(bounds, list) and len(bounds) == 2 and all(map(_is_number, bounds))
+    _fits(path, "autoencoder.value_range", bounds, pair and bounds[0] < bounds[1], "[lowest, highest]")
+    pixels, latents = described.get("pixels"), described.get("latents")
+    _fits(path, "autoencoder.pixels", pixels, pixels == math.prod(shape), f"{math.prod(shape)}, as its shape")
+    _fits(path, "autoencoder.latents", latents, latents == dim, f"{dim}, as the shape of a latent")
 
 
 def _fits(path: Path, key: str, value: Any, fits: Any, expected: str) -> None:
