@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LAYERS = (
-    {"types", "errors", "report", "devices", "draws", "forward"},
+    {"types", "errors", "report", "devices", "draws", "forward", "cells", "scheduling"},
     {
         "checks",
         "schedules",
@@ -31,10 +31,11 @@ LAYERS = (
         "integrators",
         "minima",
     },
-    {"worlds", "adapters", "flows", "strings", "geodesics", "anisotropy", "logpartition", "phases"}
+    {"worlds", "adapters", "flows", "strings", "geodesics", "anisotropy", "conda", "logpartition", "phases", "inversions", "wake"}
     | {
         "architectures",
         "nets",
+        "principal",
         "autoencoders",
         "training",
         "recipes",
@@ -47,6 +48,8 @@ LAYERS = (
     },
     {"lenses"},
     {"storage"},
+    {"doctor"},
+    {"bench"},
     {"headless", "__main__"},
 )
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}

@@ -1,0 +1,236 @@
+"""The table beside the canvas: every curve on the same ground, and in a known world against the exact answer.
+
+All energies are taken at one noise level, all lengths by the same rule, so that rows can be compared whatever
+lens they come from. What a solver certifies about its own curve stands beside them.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from workbench.bench.answers import Inquiry, LensAnswer, Line
+from workbench.bench.geodesics import metric_of, metrics_for
+from workbench.bench.truth import Truth, truth_of
+from workbench.curves import Curve
+from workbench.geodesics import curve_length
+from workbench.metrics import RankOneScore
+from workbench.report import Estimate
+from workbench.strings.profile import integrate_slopes
+from workbench.strings.reading import ground_of
+from workbench.worlds.reference import deviation
+
+NODES = 129
+"""Nodes at which curves are compared where the model is a formula."""
+NETWORK_NODES = 17
+"""The same where it is a network."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One curve of the table.
+
+    Attributes:
+        line: Name of the curve.
+        lens: Lens that found it.
+        kind: What it is.
+        lengths: Its length under each metric, by name.
+        barrier: Highest energy on it minus that at the start.
+        lowest: Lowest log density passed: absolute where the density is known, else relative to the start;
+            None where energies are no log densities.
+        calls: Model calls of its solve; 0 if there was none.
+        residual: Relative residual of its solve; None if there was none.
+        converged: Whether the solve met its tolerance; None if there was none.
+        errors: Found minus exact, by the name of the column; empty where nothing is known.
+        how: Where the exact answers come from.
+    """
+
+    line: str
+    lens: str
+    kind: str
+    lengths: dict[str, Estimate]
+    barrier: Estimate
+    lowest: Estimate | None
+    calls: int
+    residual: float | None
+    converged: bool | None
+    errors: dict[str, float]
+    how: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The table.
+
+    Attributes:
+        rows: One a curve.
+        distances: Largest distance of any point of one curve to the other, whichever way is larger, shape
+            (rows, rows).
+        sigma: Noise level of energies and metrics.
+        unit: Unit of the energies.
+        metric: Name of the chosen metric.
+        calls: Model calls of the table itself.
+    """
+
+    rows: tuple[Row, ...]
+    distances: Tensor
+    sigma: float
+    unit: str
+    metric: str
+    calls: int
+
+    def row(self, line: str) -> Row:
+        """The row of a curve.
+
+        Raises:
+            KeyError: If there is no such curve.
+        """
+        for row in self.rows:
+            if row.line == line:
+                return row
+        raise KeyError(line)
+
+
+def compare(inquiry: Inquiry, answers: tuple[LensAnswer, ...]) -> Comparison:
+    """The table of all curves that lenses found between the same ends.
+
+    Args:
+        inquiry: What was asked.
+        answers: What the lenses said.
+
+    Returns:
+        One row a curve, lengths under every metric that the subject has. Cost: for each curve NODES points
+        (fewer in a network), once for the energies and once for each metric.
+    """
+    lines = [(answer.lens, line) for answer in answers for line in answer.lines]
+    subject, state = inquiry.place.subject, inquiry.state
+    sigma = inquiry.level
+    ground = ground_of(subject.model, sigma)
+    names = metrics_for(subject)
+    if not lines:
+        return Comparison((), torch.zeros(0, 0), sigma, ground.unit, state.metric, 0)
+    points = tuple(line.points for _, line in lines)
+    count = NETWORK_NODES if ground.energy is None else NODES
+
+    def measure() -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+        fine = torch.stack([Curve.through(line).resample(count).points for line in points])
+        energy, half, absolute = _energies(ground, fine)
+        lengths = torch.stack(
+            [_lengths(metric_of(name, subject, sigma, state.weight), fine) for name in names]
+        )
+        tops = torch.stack([energy.amax(-1), half.amax(-1)])
+        return tops, lengths, absolute, _distances(fine)
+
+    tops, lengths, absolute, distances = inquiry.once(
+        "comparison", (points, sigma, state.weight, names, count), make=measure
+    )
+    rows = []
+    for k, (lens, line) in enumerate(lines):
+        top, other = float(tops[0, k]), float(tops[1, k])
+        barrier = Estimate(top, abs(top - other), ground.unit, "every second node")
+        found = {
+            name: Estimate(
+                float(lengths[m, 0, k]), float(lengths[m, 1, k]), _unit(name), "Richardson, every second node"
+            )
+            for m, name in enumerate(names)
+        }
+        lowest = None
+        if ground.unit == "nats":
+            value = -top if absolute is None else float(absolute[k]) - top
+            how = "relative to the start" if absolute is None else "log p"
+            lowest = Estimate(value, barrier.error, "nats", how)
+        truth = _truth(inquiry, line)
+        report = line.report
+        rows.append(
+            Row(
+                line.name,
+                lens,
+                line.kind,
+                found,
+                barrier,
+                lowest,
+                0 if report is None else report.model_calls,
+                None if report is None else report.residual,
+                None if report is None else report.converged,
+                _errors(truth, line, barrier, found, state.metric),
+                truth.how,
+            )
+        )
+    calls = len(lines) * count * (1 + sum(name != "euclidean" for name in names))
+    return Comparison(tuple(rows), distances, sigma, ground.unit, state.metric, calls)
+
+
+def _energies(ground, fine: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Energies along curves relative to their start, the same from every second node, log density there."""
+    flat = fine.flatten(0, 1)
+    if ground.energy is not None:
+        values = ground.energy(flat).reshape(fine.shape[:2])
+        relative = values - values[:, :1]
+        return relative, relative[:, ::2], -values[:, 0] if ground.unit == "nats" else None
+    forces = ground.force(flat).reshape(fine.shape)
+
+    def integral(curve: Curve, force: Tensor) -> Tensor:
+        slope = -(force * curve.tangents()).sum(-1)
+        return integrate_slopes(curve.arc().double(), slope.double())
+
+    coarse = Curve(fine[:, ::2], Curve.through(fine).t[::2])
+    return integral(Curve.through(fine), forces), integral(coarse, forces[:, ::2]), None
+
+
+def _lengths(metric, fine: Tensor) -> Tensor:
+    """Lengths and their errors, shape (2, curves): the midpoint rule extrapolated from every second node."""
+    flat = curve_length(metric, fine).detach()
+    half = curve_length(metric, fine[:, ::2]).detach()
+    return torch.stack([flat + (flat - half) / 3.0, (flat - half).abs() / 3.0])
+
+
+def _distances(fine: Tensor) -> Tensor:
+    count = len(fine)
+    apart = torch.zeros(count, count, dtype=fine.dtype, device=fine.device)
+    for one in range(count):
+        for other in range(one):
+            both = max(
+                float(deviation(fine[one], fine[other]).max()), float(deviation(fine[other], fine[one]).max())
+            )
+            apart[one, other] = apart[other, one] = both
+    return apart
+
+
+def _truth(inquiry: Inquiry, line: Line) -> Truth:
+    """What is exactly known about a curve; not asked while a point moves."""
+    subject, state = inquiry.place.subject, inquiry.state
+    if subject.world is None or not inquiry.full or state.metric not in metrics_for(subject):
+        return Truth()
+    metric = metric_of(state.metric, subject, inquiry.level, state.weight)
+    weight = metric.weight if isinstance(metric, RankOneScore) else None
+    return inquiry.once(
+        "truth",
+        (line.kind, line.name, line.points, line.sigma, state.metric, inquiry.level, weight),
+        make=lambda: truth_of(line, subject, state.metric, metric, inquiry.level, weight),
+    )
+
+
+def _errors(
+    truth: Truth, line: Line, barrier: Estimate, lengths: dict[str, Estimate], metric: str
+) -> dict[str, float]:
+    """Found minus exact for every column whose exact answer is known.
+
+    The barrier of a path and the length of a geodesic are those that their solver certifies.
+    """
+    own = line.solved
+    errors = {}
+    if truth.barrier is not None:
+        solved = own.value if own is not None and line.kind == "path" else barrier.value
+        errors["barrier"] = solved - truth.barrier
+    if truth.length is not None and "euclidean" in lengths:
+        errors["length"] = lengths["euclidean"].value - truth.length
+    if truth.metric_length is not None and metric in lengths:
+        solved = own.value if own is not None and line.kind == "geodesic" else lengths[metric].value
+        errors["metric length"] = solved - truth.metric_length
+    if truth.curve is not None:
+        errors["off the exact curve"] = float(deviation(line.points, truth.curve.to(line.points)).max())
+    return errors
+
+
+def _unit(name: str) -> str:
+    return "data units" if name == "euclidean" else "metric units"

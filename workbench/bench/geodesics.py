@@ -1,0 +1,230 @@
+"""Geodesics at the bench: metrics by name, the shortest curve under one of them, and its unit balls."""
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from workbench.bench.answers import Ellipse, Inquiry, LensAnswer, Line
+from workbench.curves import Curve
+from workbench.errors import SettingError
+from workbench.geodesics import curve_length, straight_start
+from workbench.lenses.fisher import SOURCES, Geodesic, GeodesicResult, find_geodesic, on_section
+from workbench.metrics import DENSE_LIMIT, Chart, Euclidean, Metric, RankOneScore, density_metric, matrix
+from workbench.metrics import score_jacobian_metric as jacobian_metric
+from workbench.models import ExactScore, Landscape
+from workbench.report import Estimate, SolveReport, Status, provenance_of
+from workbench.subjects import Subject
+
+METHODS = {
+    "score": ("GEORCE", "score metric"),
+    "density": ("GEORCE", "density metric"),
+    "jacobian": ("GEORCE", "score Jacobian metric"),
+    "euclidean": ("GEORCE",),
+}
+"""Methods of each metric, as citations name them."""
+SMALLEST_WEIGHT = 0.2
+"""Root of the score's default weight, in units of the data's deviation, where the noise level is below it."""
+MOST = 3
+"""Most different geodesics that are drawn."""
+PICTURE_NODES = 9
+"""Most nodes of a geodesic between pictures on its coarsest level."""
+
+
+def metric_of(name: str, subject: Subject, sigma: float, weight: float | None = None) -> Metric:
+    """A metric on the subject's space by name.
+
+    Args:
+        name: One of `workbench.bench.state.METRICS`.
+        subject: The subject.
+        sigma: Noise level at which its score or density is taken.
+        weight: Weight of the score in "score", squared data units; None for the square of the noise level,
+            and of a fifth of the data's deviation at least.
+
+    Returns:
+        The metric.
+
+    Raises:
+        SettingError: If the subject lacks what the metric is made of; says what.
+    """
+    frame, model = subject.frame, subject.model
+    chart = Chart(f"data space of {frame.name}", frame.dim)
+    if name == "euclidean":
+        return Euclidean(chart)
+    if isinstance(model, Landscape):
+        raise SettingError(
+            f"the metric {name!r} in {model.name}, an energy without a density",
+            "euclidean",
+            "metric='euclidean'",
+        )
+    if name == "score":
+        floor = max(sigma, SMALLEST_WEIGHT * frame.data_std)
+        return RankOneScore(model, sigma, floor**2 if weight is None else weight)
+    if name == "density":
+        if not isinstance(model, ExactScore):
+            raise SettingError(
+                f"the metric 'density' for {frame}, a network without a density", "score", "metric='score'"
+            )
+        return density_metric(model, sigma)
+    if frame.dim > DENSE_LIMIT:
+        raise SettingError(
+            f"the metric {name!r} in {frame.dim} dimensions", f"at most {DENSE_LIMIT}", "metric='score'"
+        )
+    return jacobian_metric(model, sigma, epsilon=1e-3 / frame.data_std**4)
+
+
+def metrics_for(subject: Subject) -> tuple[str, ...]:
+    """Names of the metrics that a subject has."""
+    if isinstance(subject.model, Landscape):
+        return ("euclidean",)
+    exact = ("density",) if isinstance(subject.model, ExactScore) else ()
+    small = ("jacobian",) if subject.frame.dim <= DENSE_LIMIT else ()
+    return ("score", *exact, *small, "euclidean")
+
+
+def ask_fisher(inquiry: Inquiry) -> LensAnswer:
+    """The geodesic under the chosen metric with its length and certificate, and the metric's unit balls."""
+    state, subject = inquiry.state, inquiry.place.subject
+    if state.metric not in metrics_for(subject):
+        return LensAnswer("fisher", inquiry.speed, sentence=_why_not(state.metric, subject))
+    sigma = inquiry.level
+    metric = metric_of(state.metric, subject, sigma, state.weight)
+    result = geodesic_of(inquiry, metric)
+    best = result.shortest
+    unit = "" if state.metric != "euclidean" else "data units"
+    length = replace(best.length, unit=unit, error=_number_or_none(best.length.error))
+    name = "geodesic" if result.report.iterations else "straight line, not relaxed"
+    lines = [Line(name, "geodesic", best.curve.points, sigma, result.report, length)]
+    lines += [
+        Line(f"geodesic {k + 2}", "other", other.curve.points, sigma, None, other.length)
+        for k, other in enumerate(result.geodesics[1:MOST])
+    ]
+    facts = [(f"length, {metric.name}", length)]
+    if result.report.iterations:
+        facts.append(
+            ("energy gap", Estimate(best.gap, how="(energy - length^2) / length^2; 0 at constant speed"))
+        )
+        facts.append(("speed spread", Estimate(best.speed_spread, how="standard deviation over mean")))
+    if best.index is not None:
+        facts.append(
+            (
+                "negative directions",
+                Estimate(float(best.index), how="of the second variation; 0 at a minimum"),
+            )
+        )
+    return LensAnswer(
+        "fisher",
+        inquiry.speed,
+        sigma,
+        tuple(lines),
+        _balls(inquiry, metric),
+        facts=tuple(facts),
+        report=result.report,
+        provenance=result.provenance,
+        methods=METHODS[state.metric],
+    )
+
+
+def geodesic_of(inquiry: Inquiry, metric: Metric) -> GeodesicResult:
+    """The geodesics between the ends, solved once for the same metric and settings."""
+    state, subject = inquiry.state, inquiry.place.subject
+    start, end = inquiry.ends()
+    via = subject.points(state.via)
+    small = subject.frame.dim <= DENSE_LIMIT
+    exact = isinstance(subject.model, ExactScore | Landscape)
+    if small:
+        settings = {"nodes": max(state.nodes, 17), "starts": 4 if subject.frame.dim > 1 else 1, "levels": 3}
+        if not exact:
+            settings |= {"starts": 2, "levels": 2, "tol": 1e-3, "max_iterations": 80}
+        if not inquiry.full:
+            settings = {"nodes": 17, "starts": 1, "levels": 1, "tol": 1e-3, "max_iterations": 40}
+    elif not inquiry.full:
+        return inquiry.once(
+            "straight length", (_named(inquiry), start, end), make=lambda: _unrelaxed(inquiry, metric)
+        )
+    else:
+        nodes = min(state.nodes, PICTURE_NODES)
+        settings = {"nodes": nodes, "starts": 1, "levels": 1, "tol": 2e-2, "max_iterations": 60}
+    return inquiry.once(
+        "geodesic",
+        (_named(inquiry), start, end, via, settings, state.seed),
+        make=lambda: find_geodesic(
+            metric,
+            start,
+            end,
+            via=via,
+            generator=torch.Generator().manual_seed(state.seed),
+            progress=inquiry.progress,
+            cancel=inquiry.cancel,
+            **settings,
+        ),
+    )
+
+
+def _named(inquiry: Inquiry) -> tuple:
+    """What tells a metric from another one on the same model."""
+    return (inquiry.state.metric, inquiry.level, inquiry.state.weight)
+
+
+def _unrelaxed(inquiry: Inquiry, metric: Metric) -> GeodesicResult:
+    """The straight line with its length under the metric: what a large network allows while a point moves."""
+    start, end = inquiry.ends()
+    points = straight_start(start, end, PICTURE_NODES)
+    value = float(curve_length(metric, points))
+    length = Estimate(value, None, "metric units", "straight line, midpoint rule")
+    curve = Geodesic(
+        Curve.through(points), length, value**2, math.nan, math.nan, None, math.nan, False, "straight"
+    )
+    calls = round((PICTURE_NODES - 1) * metric.calls)
+    report = SolveReport(
+        Status.MAX_ITERATIONS,
+        0,
+        None,
+        calls,
+        message="not relaxed while a point moves; the geodesic comes on release",
+    )
+    given = provenance_of(start, model=metric.name, settings={"nodes": PICTURE_NODES}, sources=SOURCES)
+    return GeodesicResult(start, end, (curve,), (), "straight line", metric.name, metric.chart, report, given)
+
+
+def _balls(inquiry: Inquiry, metric: Metric) -> tuple[Ellipse, ...]:
+    """Unit balls of the metric on the plane at both ends."""
+    section = inquiry.place.section
+    ends = torch.stack(inquiry.ends())
+    feet = section.encode(ends)
+    seen = on_section(metric, section) if inquiry.place.subject.frame.dim > 2 else metric
+    g = inquiry.once("unit balls", (_named(inquiry), section, feet), make=lambda: matrix(seen, feet).detach())
+    values, vectors = torch.linalg.eigh(0.5 * (g + g.mT))
+    roots = vectors @ torch.diag_embed(values.clamp_min(torch.finfo(g.dtype).tiny).rsqrt()) @ vectors.mT
+    return tuple(
+        Ellipse(f"unit ball of the metric at the {name}", "metric", feet[k], roots[k])
+        for k, name in enumerate(("start", "end"))
+    )
+
+
+def _why_not(name: str, subject: Subject) -> str:
+    try:
+        metric_of(name, subject, 1.0)
+    except SettingError as error:
+        return f"{error.got[0].upper()}{error.got[1:]}, has no geodesic here; {error.hint} has one."
+    return f"{subject.frame} has no metric {name!r}."
+
+
+def _number_or_none(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else value
+
+
+def lengths_of(lines: tuple[Line, ...], metric: Metric, *, nodes: int = 65) -> Tensor:
+    """Lengths of curves under a metric, shape (lines,), by the midpoint rule on their splines.
+
+    Args:
+        lines: Curves.
+        metric: The metric.
+        nodes: Nodes at which each is resampled.
+
+    Returns:
+        Lengths; (nodes - 1) times the metric's own calls each.
+    """
+    fine = torch.stack([Curve.through(line.points).resample(nodes).points for line in lines])
+    return curve_length(metric, fine).detach()

@@ -1,0 +1,143 @@
+"""Paths at the bench: the same two ends in the regimes that the state names, and the plain curves beside."""
+
+from typing import Any
+
+import torch
+
+from workbench.bench.answers import Inquiry, LensAnswer, Line, together
+from workbench.curves import slerp, straight
+from workbench.lenses.paths import PathResult, find_path
+from workbench.models import Landscape
+from workbench.worlds.answers import known_answer
+
+COARSE_NODES = 17
+"""Images of a coarse path."""
+COARSE_PICTURES = 7
+"""The same for samples that are pictures, whose models cost more."""
+COARSE_STEPS = 10
+"""Steps of its evolution."""
+COARSE_GAMMA = 4.0
+"""Largest effort of its relaxation, whose cost grows with the square."""
+COARSE_TOL = 1e-3
+"""Accuracy of its static string."""
+
+METHODS = {
+    "mep": ("diffusion strings", "string method"),
+    "transport": ("diffusion strings", "string method"),
+    "principal": ("diffusion strings", "finite temperature strings"),
+    "static": ("string method",),
+}
+"""Methods of each regime, as citations name them."""
+
+
+def ask_paths(inquiry: Inquiry) -> LensAnswer:
+    """Paths in their regimes, the straight line and the arc; in a world the exact path between the ends."""
+    state, subject = inquiry.state, inquiry.place.subject
+    start, end = inquiry.ends()
+    nodes = max(state.nodes, 3)
+    lines = [
+        Line("straight line", "straight", straight(start, end, nodes).points, inquiry.level),
+        Line("slerp", "slerp", slerp(start, end, nodes).points, inquiry.level),
+    ]
+    wanted = [regime for regime in state.regime_names if regime in subject.regimes]
+    refused = [regime for regime in state.regime_names if regime not in subject.regimes]
+    notes = [f"{subject.frame} has no noise levels, so no {regime} path" for regime in refused]
+    if not wanted:
+        wanted = [subject.regimes[0]]
+    results = {}
+    for number, regime in enumerate(wanted):
+        if number and inquiry.cancel is not None and inquiry.cancel.is_set():
+            break
+        results[regime] = path_of(inquiry, regime)
+    for regime, result in results.items():
+        line = Line(
+            f"path, {regime}", "path", result.curve.points, result.sigma, result.report, result.barrier
+        )
+        lines.append(line)
+    lines.extend(_exact_lines(inquiry, results))
+    reports = [result.report for result in results.values()]
+    first = next(iter(results.values()))
+    facts = []
+    for regime, result in results.items():
+        facts += [(f"barrier, {regime}", result.barrier), (f"length, {regime}", result.length)]
+    return LensAnswer(
+        "paths",
+        inquiry.speed,
+        first.sigma,
+        tuple(lines),
+        facts=tuple(facts),
+        notes=tuple(notes),
+        report=together(reports, message=f"{len(results)} paths"),
+        provenance=first.provenance,
+        methods=tuple(dict.fromkeys(name for regime in results for name in METHODS[regime])),
+    )
+
+
+def path_of(inquiry: Inquiry, regime: str) -> PathResult:
+    """The path in a regime, solved once for the same ends and settings."""
+    state, subject = inquiry.state, inquiry.place.subject
+    start, end = inquiry.ends()
+    via = subject.points(state.via)
+    settings = _settings(inquiry, regime)
+    seed = state.seed if regime == "principal" else None  # the others draw nothing
+    return inquiry.once(
+        "path",
+        (start, end, via, settings, seed),
+        make=lambda: find_path(
+            subject.model,
+            start,
+            end,
+            via=via,
+            measure_share=False,
+            generator=torch.Generator(start.device).manual_seed(state.seed),
+            progress=inquiry.progress,
+            cancel=inquiry.cancel,
+            **settings,
+        ),
+    )
+
+
+def _settings(inquiry: Inquiry, regime: str) -> dict[str, Any]:
+    """Settings of the solver."""
+    state, subject = inquiry.state, inquiry.place.subject
+    bare = isinstance(subject.model, Landscape)
+    settings: dict[str, Any] = {"regime": regime, "nodes": max(state.nodes, 3)}
+    settings["sigma"] = None if bare or not state.sigma else state.sigma
+    if regime != "static":
+        settings["steps"] = state.steps
+    if regime in ("mep", "principal"):
+        settings["gamma"] = state.gamma
+    if inquiry.full:
+        return settings
+    settings.update(
+        nodes=min(state.nodes, COARSE_PICTURES if subject.pictures else COARSE_NODES), polish=False
+    )
+    if regime == "static":
+        return settings | {"tol": COARSE_TOL, "max_iterations": 40 if subject.pictures else 400}
+    settings["steps"] = min(state.steps, COARSE_STEPS // 2 if subject.pictures else COARSE_STEPS)
+    if subject.pictures:
+        settings["solver"] = "heun"
+    if "gamma" in settings:
+        settings["gamma"] = min(state.gamma, COARSE_GAMMA)
+    return settings
+
+
+def _exact_lines(inquiry: Inquiry, results: dict[str, PathResult]) -> list[Line]:
+    """The known path between the ends, where a world knows it at zero noise and the ends are its minima."""
+    world = inquiry.place.subject.world
+    if world is None or not results:
+        return []
+    nearest = next(iter(results.values())).curve.points
+    if inquiry.state.sigma:
+        return []
+    known = inquiry.once(
+        "known answer",
+        nearest[0],
+        nearest[-1],
+        make=lambda: known_answer(world, nearest[0], nearest[-1], near=nearest),
+    )
+    if known is None or not known.between_minima:
+        return []
+    route = world.reference_path(known.route.name).to(nearest)
+    route = route.flip(0) if known.reversed else route
+    return [Line("exact path", "exact", route[::8], 0.0)]
