@@ -24,7 +24,7 @@ from widgets.theme import SIZES, theme_of
 from workbench.errors import WorkbenchError
 from workbench.worlds import WORLDS
 
-MODELS = ("fashion", "digits")
+MODELS = ("fashion", "fashion_latent", "digits")
 """Shipped image models that the page offers beside the worlds."""
 
 
@@ -175,8 +175,11 @@ class PathPage:
         line = status_line(answer.result.report, answer.result.provenance)
         self._say(line, self._look.muted if answer.result.report.converged else self._look.warning)
         if pictures and answer.speed == "full":
-            frame = self.session.subject.frame
-            self._show_filmstrip(filmstrip_figure(answer.result, frame, theme=self._look, width=SIZES.width))
+            subject = self.session.subject
+            strip = filmstrip_figure(
+                answer.result, subject.frame, decoder=subject.decoder, theme=self._look, width=SIZES.width
+            )
+            self._show_filmstrip(strip)
         elif not pictures and self.filmstrip is not None:
             self.filmstrip, self.figures[:] = None, [self.profile]
 

@@ -255,8 +255,8 @@ class PathSession:
             )
         traits = {**field_traits(self.ground(result.sigma)), **stroke_traits(strokes)}
         if self.subject.pictures:
-            frame = self.subject.frame
-            pixels = pixels_of(result.curve.points, frame.shape, frame.value_range)
+            shown = self.subject.shown
+            pixels = pixels_of(self.subject.show(result.curve.points), shown.shape, shown.value_range)
             traits.update(
                 thumb_traits(pixels if pixels.ndim == 3 else pixels.mean(-1).astype("uint8"), "path")
             )

@@ -11,7 +11,7 @@ from workbench.embeddings import Identity, Section, Slice, fit_pca
 from workbench.errors import SettingError
 from workbench.fields import Field, Window, frame_window
 from workbench.models import Frame, Landscape, ScoreModel
-from workbench.subjects import Subject, open_subject, real_samples
+from workbench.subjects import Subject, model_samples, open_subject
 from workbench.types import Points
 from workbench.worlds.facts import World
 
@@ -119,7 +119,7 @@ def subject_of(
     else:
         frame = model.frame
     if choices is None and world is None:
-        choices = real_samples(frame)
+        choices = None if isinstance(model, Landscape) else model_samples(model)
     texts = ["start", "end"]
     for k, text in enumerate(texts):
         if text not in given:

@@ -7,6 +7,7 @@ from torch import Tensor
 from widgets.figures.images import is_picture, pixels_of, png_uri
 from widgets.figures.status import dress, sentence, status_line
 from widgets.theme import SIZES, Theme, theme_of
+from workbench.decoders import Decoder
 from workbench.lenses.paths import PathResult
 from workbench.models import Frame
 
@@ -15,6 +16,7 @@ def filmstrip_figure(
     result: PathResult,
     frame: Frame,
     *,
+    decoder: Decoder | None = None,
     frames: int = 9,
     theme: str | Theme = "light",
     width: int | None = None,
@@ -27,6 +29,7 @@ def filmstrip_figure(
     Args:
         result: The path.
         frame: The model's frame: shape and value range of a sample.
+        decoder: What turns points into pictures where they are latents; the bars stay in latent units.
         frames: Samples to show, ends included.
         theme: Name or theme.
         width: Pixels.
@@ -35,7 +38,8 @@ def filmstrip_figure(
         One trace "step" and one picture a sample; a sentence where samples are no pictures.
     """
     look = theme_of(theme)
-    if not is_picture(frame.shape):
+    shown = frame if decoder is None else decoder.picture
+    if not is_picture(shown.shape):
         return sentence(f"Samples of {frame.name} are points, not pictures: the map shows them.", theme=look)
     points, places = at_equal_arc(result, frames)
     steps = (points[1:] - points[:-1]).norm(dim=-1)
@@ -51,7 +55,9 @@ def filmstrip_figure(
         showlegend=False,
         hovertemplate="step %{y:.4g}<extra></extra>",
     )
-    for k, picture in enumerate(pixels_of(points, frame.shape, frame.value_range)):
+    with torch.no_grad():
+        pictures = points if decoder is None else decoder.decode(points)
+    for k, picture in enumerate(pixels_of(pictures, shown.shape, shown.value_range)):
         drawing.add_layout_image(
             source=png_uri(picture),
             name=f"frame {k}",
@@ -73,13 +79,16 @@ def filmstrip_figure(
         zeroline=False,
     )
     drawing.update_yaxes(
-        title_text="step |Δx|", range=[0, 1.15 * float(steps.max()) or 1.0], domain=[0.0, 0.4], nticks=4
+        title_text="step |Δx|" if decoder is None else "step |Δz|",
+        range=[0, 1.15 * float(steps.max()) or 1.0],
+        domain=[0.0, 0.4],
+        nticks=4,
     )
     return dress(
         drawing,
         title="Along the path at equal arc length",
-        subtitle=f"{frames} samples on the spline through {len(result.curve.points)} nodes; "
-        "bars: distance between neighbours, data units",
+        subtitle=f"{frames} {'samples' if decoder is None else 'decoded latents'} on the spline through "
+        f"{len(result.curve.points)} nodes; bars: distance between neighbours, {frame.space} units",
         status=status_line(result.report, result.provenance),
         trusted=result.report.converged,
         theme=look,

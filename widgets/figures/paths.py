@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from torch import Tensor
 
 from widgets.figures.images import field_uri
-from widgets.figures.status import dress, spaced, status_line
+from widgets.figures.status import dress, length_unit, spaced, status_line
 from widgets.theme import SIZES, Theme, theme_of
 from workbench.embeddings import Embedding, Identity, Slice, measure_distortion
 from workbench.errors import SettingError
@@ -88,7 +88,8 @@ def profile_figure(
             line=dict(color=look.exact, width=1, dash="dot"),
             hovertemplate="exact barrier %{y:.6g}<extra></extra>",
         )
-    drawing.update_xaxes(title_text="arc length s from the start, data units", range=[arc[0], arc[-1]])
+    along = f"arc length s from the start, {length_unit(result.provenance)}"
+    drawing.update_xaxes(title_text=along, range=[arc[0], arc[-1]])
     drawing.update_yaxes(title_text=title)
     drawing.update_layout(legend=dict(orientation="h", x=1, xanchor="right", y=1.0, yanchor="bottom"))
     return dress(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import plotly.graph_objects as go
+import torch
 from PIL import Image
 from plotly.subplots import make_subplots
 from torch import Tensor
@@ -12,6 +13,7 @@ from torch import Tensor
 from widgets.figures.images import is_picture, pixels_of, png_uri
 from widgets.figures.status import dress, status_line
 from widgets.theme import SIZES, Theme, theme_of
+from workbench.decoders import Decoder
 from workbench.flows import InversionResult
 from workbench.models import Frame
 
@@ -21,6 +23,7 @@ def samples_figure(
     frame: Frame,
     loop: InversionResult | None = None,
     *,
+    decoder: Decoder | None = None,
     originals: Mapping[str, Path] | None = None,
     theme: str | Theme = "light",
 ) -> go.Figure:
@@ -30,6 +33,7 @@ def samples_figure(
         samples: Label to point, shape (dim,).
         frame: The model's frame; samples of other shapes than pictures are written as coordinates.
         loop: Their inversion, in the same order, with the points after the round trip.
+        decoder: What turns samples into pictures where they are latents.
         originals: Label to the picture file that a sample was read from, shown before it was fitted.
         theme: Name or theme.
 
@@ -46,13 +50,14 @@ def samples_figure(
             panels.append((f"{label}, returned<br>error {float(loop.round_trip[k]):.1e}", loop.returned[k]))
     title = f"The ends in the frame of {frame}"
     status = "" if loop is None else status_line(loop.report, loop.provenance)
-    if not is_picture(frame.shape):
+    shown = frame if decoder is None else decoder.picture
+    if not is_picture(shown.shape):
         return _coordinates(panels, title, status, look)
     drawing = make_subplots(
         1, len(panels), subplot_titles=[label for label, _ in panels], horizontal_spacing=0.04
     )
     for k, (_, point) in enumerate(panels, start=1):
-        pixels = _thumbnail(point) if isinstance(point, Path) else _pixels(point, frame)
+        pixels = _thumbnail(point) if isinstance(point, Path) else _pixels(point, shown, decoder)
         rows, columns = pixels.shape[:2]
         drawing.add_layout_image(
             source=png_uri(pixels), x=0, y=rows, sizex=columns, sizey=rows, sizing="stretch", layer="below",
@@ -73,8 +78,10 @@ def samples_figure(
     return dress(drawing, title=title, status=status, theme=look, height=SIZES.strip_height + 40)
 
 
-def _pixels(point: Tensor, frame: Frame) -> np.ndarray:
-    return pixels_of(point[None], frame.shape, frame.value_range)[0]
+def _pixels(point: Tensor, shown: Frame, decoder: Decoder | None) -> np.ndarray:
+    with torch.no_grad():
+        pictures = point[None] if decoder is None else decoder.decode(point[None])
+    return pixels_of(pictures, shown.shape, shown.value_range)[0]
 
 
 def _thumbnail(path: Path) -> np.ndarray:

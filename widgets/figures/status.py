@@ -33,6 +33,11 @@ def status_line(report: SolveReport, provenance: Provenance) -> str:
     return f"{' · '.join(trust)}<br>{' · '.join(origin)}"
 
 
+def length_unit(provenance: Provenance) -> str:
+    """What lengths of a result are measured in: latents' own units where the model lives on latents."""
+    return "latent units" if provenance.model.endswith("latent space") else "data units"
+
+
 def spaced(count: int) -> str:
     """A whole number with thin spaces between its thousands."""
     return f"{count:,}".replace(",", "\u202f")

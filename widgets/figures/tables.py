@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import plotly.graph_objects as go
 
-from widgets.figures.status import dress, spaced
+from widgets.figures.status import dress, length_unit, spaced
 from widgets.theme import SIZES, Theme, theme_of
 from workbench.lenses.paths import PathResult
 
@@ -79,10 +79,11 @@ def table_figure(results: Mapping[str, PathResult], *, theme: str | Theme = "lig
         )
     )
     units = " and ".join(sorted({result.energy_unit for result in results.values()})) or "no unit"
+    lengths = " and ".join(sorted({length_unit(result.provenance) for result in results.values()}))
     dress(
         drawing,
         title="Barriers and lengths",
-        subtitle=f"energies in {units}, lengths in data units, ± numerical error",
+        subtitle=f"energies in {units}, lengths in {lengths}, ± numerical error",
         theme=look,
         width=SIZES.width + 260,
         height=130 + 26 * (len(rows) + 1),

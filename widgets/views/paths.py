@@ -295,8 +295,11 @@ class PathExplorer(ipywidgets.VBox):
             kind = "idle" if answer.result.report.converged and not outcome.stopped else "warning"
             self.status.say("<br>".join([line, *notes]), kind=kind)
         if answer.speed == "full" and self.session.subject.pictures:
-            frame = self.session.subject.frame
-            self.filmstrip.show(filmstrip_figure(answer.result, frame, theme=self._look, width=width))
+            subject, look = self.session.subject, self._look
+            strip = filmstrip_figure(
+                answer.result, subject.frame, decoder=subject.decoder, theme=look, width=width
+            )
+            self.filmstrip.show(strip)
         self.answer = answer
 
     @property
