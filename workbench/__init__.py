@@ -20,6 +20,7 @@ _PUBLIC = {
     "headless.record": ("record", "record_artifact"),
     "lenses": ("LENSES",),
     "lenses.anisotropy": ("find_directions",),
+    "lenses.conda": ("fit_conda", "trace"),
     "lenses.fisher": ("find_geodesic", "measure_metric_field"),
     "lenses.paths": ("find_path",),
     "models": ("Frame", "Landscape", "ScoreModel", "score"),

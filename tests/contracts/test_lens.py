@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
+from tests.oracles import conda as conda_oracle
 from tests.oracles import strings as strings_oracle
 from workbench.anisotropy.closed_forms import transformer_geometry
 from workbench.anisotropy.levels import ddpm_levels
+from workbench.conda.consistency import linear_r2
 from workbench.lenses import LENSES, Lens
 from workbench.lenses.anisotropy import directions_of
 from workbench.metrics import half_plane
@@ -122,7 +124,30 @@ def _fisher() -> Case:
     )
 
 
-CASES = {"paths": _paths, "anisotropy": _anisotropy, "fisher": _fisher}
+def _conda() -> Case:
+    fit = _lens("conda").verb
+    latents, angle = conda_oracle.ring(count=240, dim=6, seed=0)
+
+    def run(seed=0, **options):
+        generator = torch.Generator().manual_seed(seed)
+        return fit(
+            latents, dim=2, iterations=150, batch=128, restarts=2, rate=5e-3, generator=generator, **options
+        )
+
+    return Case(
+        call=run,
+        whole=run,
+        parts=lambda: run(chunk=7),
+        numbers=lambda found: found.points,
+        oracle=lambda found: (
+            torch.tensor(linear_r2(found.points, torch.stack([angle.cos(), angle.sin()], dim=1))),
+            torch.tensor(1.0),
+            0.02,
+        ),
+    )
+
+
+CASES = {"conda": _conda, "paths": _paths, "anisotropy": _anisotropy, "fisher": _fisher}
 
 
 def _lens(name: str) -> Lens:

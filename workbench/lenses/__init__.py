@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.lenses.anisotropy import DirectionsResult, find_directions
+from workbench.lenses.conda import CondaFit, fit_conda
 from workbench.lenses.fisher import GeodesicResult, find_geodesic
 from workbench.lenses.paths import PathResult, find_path
 
@@ -38,5 +39,6 @@ LENSES: tuple[Lens, ...] = (
         GeodesicResult,
     ),
     Lens("anisotropy", "Which directions does an architecture find easy?", find_directions, DirectionsResult),
+    Lens("conda", "Which map of latents follows the dynamics, and what lies along it?", fit_conda, CondaFit),
 )
 """Every lens, in the order of the notebooks."""

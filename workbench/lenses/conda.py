@@ -1,0 +1,553 @@
+r"""Contrastive trajectories: a map of latents that follows the dynamics, curves in it, and the way back.
+
+Frames have latents z of many dimensions, from which an untouched model renders them. `fit_conda` learns an
+embedding c = h(z) of a few dimensions in which frames that belong together (in time, by a variable or a
+label) are close. `trace` draws a curve among the c: a spline through observed frames, a straight line, a
+forecast by linear dynamics, or a counterfactual shift; and lifts it to latents as weighted sums of
+neighbours. Beside it stand the straight and the spherical interpolation of the latents themselves, which is
+what one would have done without a map.
+
+What says whether to believe it: the loss on held-out frames against that of a control with shuffled context;
+the loops of the embedding against those of the latents; and for every lifted point the distance to the
+nearest frame.
+
+References:
+    Contrastive Diffusion Alignment: Learning Structured Latents for Controllable Generation (Sandilya et al.,
+    2025), https://arxiv.org/abs/2510.14190
+    Learnable latent embeddings for joint behavioural and neural analysis (Schneider, Lee, Mathis, 2023),
+    https://doi.org/10.1038/s41586-023-06031-6
+"""
+
+import math
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from workbench.checks import check_choice, check_count, check_number, check_run, check_switch
+from workbench.conda.context import Context, context_of
+from workbench.conda.encoders import Encoder
+from workbench.conda.fitting import CondaConfig, Training, train
+from workbench.conda.latents import Latents, check_finite, open_latents
+from workbench.conda.lifts import Lift, NeighbourIndex, lift
+from workbench.conda.topology import Topology, check_topology
+from workbench.conda.trajectories import conditional_mean, fit_dynamics, fit_spline
+from workbench.curves import Curve, slerp, straight
+from workbench.devices import resolve_device
+from workbench.draws import seeded
+from workbench.errors import SettingError, ShapeError
+from workbench.integrators import Cancel, Progress
+from workbench.report import Provenance, SolveReport, Status, provenance_of
+
+SOURCES = (
+    "Contrastive Diffusion Alignment (Sandilya et al., 2025)",
+    "Learnable latent embeddings for joint behavioural and neural analysis (Schneider et al., 2023)",
+)
+
+KINDS = ("spline", "line", "arc", "forecast", "shift")
+"""Curves that `trace` draws."""
+
+_LEARNT = 0.05  # nats below log N, and below the control, that count as learnt
+_CHECKED = 4000  # frames whose loops are compared
+
+
+@dataclass(frozen=True, slots=True)
+class CondaFit:
+    """An embedding of latents.
+
+    Attributes:
+        points: Embedded frames c, shape (count, dim).
+        context: What was known about the frames.
+        training: The encoder, losses, and the control.
+        topology: Loops of the embedding and of the latents.
+        spacing: Usual distance of an embedded frame to its nearest other one.
+        latents: The latents z, shape (count, latent dim); None if they stay in their file.
+        source: That file, "" if there is none.
+        config: The settings.
+        report: Whether something was learnt.
+        provenance: Settings, seed and versions.
+    """
+
+    points: Tensor
+    context: Context
+    training: Training
+    topology: Topology
+    spacing: float
+    latents: Tensor | None
+    source: str
+    config: CondaConfig
+    report: SolveReport
+    provenance: Provenance
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder z -> c."""
+        return self.training.encoder
+
+    @property
+    def bits(self) -> float:
+        """Goodness of fit on held-out frames."""
+        return self.training.bits
+
+    @property
+    def control_gap(self) -> float:
+        """Held-out loss of the shuffled control minus that of the fit, in nats."""
+        return self.training.control_loss - self.training.loss
+
+    def table(self) -> Latents:
+        """The latents, read where they are."""
+        return open_latents(self.source if self.latents is None else self.latents)
+
+    def index(self) -> NeighbourIndex:
+        """The embedded frames, ready to be searched; keep it where many curves are lifted."""
+        return NeighbourIndex(self.points, spacing=self.spacing)
+
+    def embed(self, latents: Tensor, context: Context | None = None) -> Tensor:
+        """Embed further latents.
+
+        Args:
+            latents: Shape (count, latent dim).
+            context: Which follow which, for the convolution; one run if None.
+
+        Returns:
+            Their points, shape (count, dim).
+        """
+        return embed_table(self.encoder, open_latents(latents), context_of(context, len(latents)))
+
+
+@dataclass(frozen=True, slots=True)
+class TraceResult:
+    """A curve in the embedding and what it is lifted to.
+
+    Attributes:
+        kind: How it was drawn.
+        times: Time of each point in the user's unit, or 0 to 1 along a line or shift, shape (steps,).
+        points: The curve, shape (steps, dim).
+        anchors: Points it was drawn through or from, shape (anchors, dim).
+        lifted: Its latents with neighbours, weights, distances to data and norm ratios.
+        variables: Variables of the neighbours, averaged with the same weights and kept inside the data's
+            range, shape (steps, k); None without variables. The condition that follows the path.
+        lerp_z: Straight interpolation of the latents nearest to the anchors, shape (steps, latent dim); None
+            for a forecast, which has no end to go to.
+        slerp_z: Spherical interpolation of the same.
+        length: Length of the curve in the embedding.
+        bending: Mean squared second difference over the mean squared step: 0 for even straight motion.
+        report: Whether every point lies near frames.
+        provenance: Settings and versions.
+    """
+
+    kind: str
+    times: Tensor
+    points: Tensor
+    anchors: Tensor
+    lifted: Lift
+    variables: Tensor | None
+    lerp_z: Tensor | None
+    slerp_z: Tensor | None
+    length: float
+    bending: float
+    report: SolveReport
+    provenance: Provenance
+
+    @property
+    def latents(self) -> Tensor:
+        """The lifted latents, shape (steps, latent dim)."""
+        return self.lifted.latents
+
+
+def fit_conda(
+    latents: Latents | Tensor | np.ndarray | str | Path,
+    context: object = None,
+    *,
+    config: CondaConfig | None = None,
+    generator: torch.Generator | None = None,
+    dtype: torch.dtype | None = None,
+    device: str = "cpu",
+    topology: bool = True,
+    chunk: int | None = None,
+    progress: Progress | None = None,
+    cancel: Cancel | None = None,
+    **settings: object,
+) -> CondaFit:
+    """Learn an embedding in which frames that belong together are close.
+
+    Args:
+        latents: Latents z, shape (count, latent dim), or the path of a `.npy` or `.safetensors` file of them,
+            which is then never read whole into memory.
+        context: What is known about the frames: a `Context`, an array of variables (floating point) or labels
+            (whole numbers), a tuple of such arrays, or None for frames that follow each other in time.
+        config: All settings at once.
+        generator: Source of all draws; that of seed 0 if None.
+        dtype: Precision of the network; float32, or float64 for latents of float64, if None.
+        device: Where it is trained.
+        topology: Whether loops are compared (a fraction of a second with the package `ripser`).
+        chunk: Frames embedded together; None fits a memory budget. It changes the answer by rounding alone.
+        progress: Called with a fraction and a sentence.
+        cancel: An object whose `is_set()` stops early with what has been learnt.
+        settings: Single settings of `CondaConfig`, in place of those of `config`.
+
+    Returns:
+        The fit; a `ConvergenceWarning` if nothing was learnt.
+
+    Raises:
+        SettingError: If a setting is out of range or does not fit the context.
+        ShapeError: If latents and context differ in number.
+        DataError: If latents are not finite or a file cannot be read.
+
+    Cost:
+        No calls of the generative model.
+    """
+    config = CondaConfig() if config is None else config
+    unknown = sorted(set(settings) - set(asdict(config)))
+    if unknown:
+        raise SettingError(f"the setting {unknown[0]!r}", f"one of {', '.join(asdict(config))}")
+    config = replace(config, **settings)  # type: ignore[arg-type]
+    config.check()
+    check_run(generator, progress, cancel)
+    check_switch("topology", topology)
+    check_count("chunk", chunk, none=True)
+    table = open_latents(latents)
+    known = context_of(context, len(table))
+    check_finite(table)
+    generator = seeded(generator)
+    if dtype is None:
+        wide = isinstance(table.array, Tensor) and table.array.dtype == torch.float64
+        dtype = torch.float64 if wide else torch.float32
+    seed = generator.initial_seed()
+    trained = train(
+        table,
+        known,
+        config,
+        generator=generator,
+        dtype=dtype,
+        device=resolve_device(device),
+        progress=progress,
+        cancel=cancel,
+    )
+    points = embed_table(trained.encoder, table, known, chunk=chunk)
+    index = NeighbourIndex(points)
+    loops = _loops(trained.encoder, table, points, topology, seed)
+    report = _report(trained, loops, config)
+    report.warn_if_failed()
+    return CondaFit(
+        points=points,
+        context=known,
+        training=trained,
+        topology=loops,
+        spacing=index.spacing,
+        latents=None if table.source else torch.as_tensor(table.array),
+        source=table.source,
+        config=config,
+        report=report,
+        provenance=provenance_of(
+            points,
+            model=f"{config.architecture} encoder of {table.dim}-dimensional latents",
+            settings=asdict(config),
+            generator=generator,
+            sources=SOURCES,
+        ),
+    )
+
+
+def embed_table(encoder: Encoder, table: Latents, context: Context, *, chunk: int | None = None) -> Tensor:
+    """Embed a table a block of rows at a time; windows of a convolution never cross a run's edge.
+
+    Args:
+        encoder: The encoder.
+        table: The latents, shape (count, latent dim).
+        context: Their context.
+        chunk: Rows together; None fits a memory budget.
+
+    Returns:
+        Points, shape (count, dim).
+
+    Raises:
+        ShapeError: If the latents have another dimension than the encoder.
+    """
+    if table.dim != encoder.dim:
+        raise ShapeError(f"latents of dimension {table.dim}", f"{encoder.dim}, as in the fit")
+    with torch.no_grad():
+        if encoder.plan.width == 1 and chunk is None:
+            return torch.cat([encoder(block.cpu()) for _, block in table.blocks()])
+        windows = context.windows(encoder.plan.width)
+        size = chunk or max(1, 2**26 // (table.row_bytes * encoder.plan.width))
+        parts = []
+        for rows in windows.split(size):
+            z = table.rows(rows).cpu()
+            parts.append(encoder(z[:, 0] if encoder.plan.width == 1 else z))
+        return torch.cat(parts)
+
+
+def trace(
+    fit: CondaFit,
+    anchors: Tensor | list[int] | None = None,
+    *,
+    kind: str = "spline",
+    times: Tensor | None = None,
+    steps: int = 33,
+    period: float | None = None,
+    before: Tensor | float | int | None = None,
+    after: Tensor | float | int | None = None,
+    method: str = "ar",
+    delays: int = 2,
+    k: int = 8,
+    weights: str = "linear",
+    rank: int | None = None,
+    ridge: float = 1e-3,
+    renorm: bool = False,
+    index: NeighbourIndex | None = None,
+) -> TraceResult:
+    """Draw a curve in the embedding and lift it to latents.
+
+    Args:
+        fit: The embedding.
+        anchors: Rows of frames (whole numbers), or points of the embedding, shape (anchors, dim), that the
+            curve goes through ("spline"), between ("line", "arc") or from ("forecast", one row; "shift").
+        kind: One of `KINDS`.
+        times: Times of the anchors for a spline, shape (anchors,); those of the frames if None.
+        steps: Points of the curve, at equal lengths along a spline; for a forecast, steps after the anchor.
+        period: Time after which a spline closes.
+        before: For "shift": the label or variable that the anchor has; that of its frame if None.
+        after: For "shift": the one it is given.
+        method: For "forecast": "ar", "dmd" or "optimised".
+        delays: For "forecast": points of history.
+        k: Neighbours of the lift.
+        weights: Its weights, see `workbench.conda.lifts`.
+        rank: Its local axes.
+        ridge: Its regularisation.
+        renorm: Whether lifted latents are scaled to their neighbours' usual length.
+        index: `fit.index()`, to be kept where many curves are drawn.
+
+    Returns:
+        The curve with its latents, and the straight and spherical interpolations of latents beside it.
+
+    Raises:
+        SettingError: If a spline is asked past its ends, an anchor does not exist, or k is larger than the
+            number of frames.
+
+    Cost:
+        No calls of the generative model; k rows of latents for each point.
+    """
+    check_choice("kind", kind, KINDS)
+    check_count("steps", steps, least=2)
+    check_number("period", period, above=0.0, none=True)
+    rows, held = _anchors(fit, anchors, kind)
+    if kind == "forecast":
+        at, points = _forecast(fit, rows, steps, method, delays)
+    elif kind == "shift":
+        at, points = _shift(fit, rows, held, steps, before, after)
+    else:
+        at, points = _between(fit, rows, held, kind, times, steps, period)
+    index = fit.index() if index is None else index
+    table = fit.table()
+    lifted = lift(index, table, points, k=k, weights=weights, rank=rank, ridge=ridge, renorm=renorm)
+    ends = torch.stack([held[0], points[-1]]) if kind == "shift" else held
+    lerp_z, slerp_z = (None, None) if kind == "forecast" else _baselines(index, table, ends, steps, period)
+    step = points.diff(dim=0).double()
+    bends = points.diff(n=2, dim=0).double().square().sum(-1) if steps > 2 else torch.zeros(1)
+    even = step.square().sum(-1).mean().clamp_min(torch.finfo(torch.float64).tiny)
+    settings = {
+        "kind": kind,
+        "steps": steps,
+        "k": k,
+        "weights": weights,
+        "rank": rank,
+        "ridge": ridge,
+        "renorm": renorm,
+        "period": period,
+        "rows": rows.tolist() if rows is not None else None,
+    }
+    farthest = float(lifted.distance.max())
+    return TraceResult(
+        kind=kind,
+        times=at,
+        points=points,
+        anchors=held,
+        lifted=lifted,
+        variables=_variables(fit.context, lifted),
+        lerp_z=lerp_z,
+        slerp_z=slerp_z,
+        length=float(step.norm(dim=-1).sum()),
+        bending=float(bends.mean() / even),
+        report=SolveReport(
+            status=Status.CONVERGED,
+            iterations=steps,
+            residual=None,
+            model_calls=0,
+            warnings=(lifted.warning,) if lifted.warning else (),
+            message=f"at most {farthest:.2g} usual spacings from a frame",
+        ),
+        provenance=provenance_of(points, model=fit.provenance.model, settings=settings, sources=SOURCES),
+    )
+
+
+def _loops(encoder: Encoder, table: Latents, points: Tensor, wanted: bool, seed: int) -> Topology:
+    if not wanted or len(points) < 16:
+        return Topology((), (), math.nan, None, "")
+    rows = torch.arange(0, len(points), max(1, len(points) // _CHECKED))
+    inputs = encoder.inputs(table.rows(rows).cpu())
+    return check_topology(inputs, points[rows], generator=torch.Generator().manual_seed(seed))
+
+
+def _report(trained: Training, loops: Topology, config: CondaConfig) -> SolveReport:
+    nothing = math.log(trained.negatives)
+    losses = trained.losses[:, trained.chosen].double()
+    tail = max(1, len(losses) // 20)
+    drift = abs(float(losses[-tail:].mean() - losses[-2 * tail : -tail].mean())) if len(losses) > 1 else 0.0
+    notes = list(trained.warnings)
+    learnt = trained.loss < nothing - _LEARNT
+    if not learnt:
+        notes.append(
+            f"nothing was learnt: the held-out loss {trained.loss:.3f} is log N = {nothing:.3f}; "
+            "try other positives, a longer offset or more iterations"
+        )
+    elif trained.control_loss - trained.loss < _LEARNT:
+        learnt = False
+        notes.append(
+            f"the control with shuffled context does as well ({trained.control_loss:.3f} nats): "
+            "the map does not follow the context"
+        )
+    if loops.warning:
+        notes.append(loops.warning)
+    status = Status.CONVERGED if learnt else Status.MAX_ITERATIONS
+    return SolveReport(
+        status=Status.CANCELLED if trained.cancelled else status,
+        iterations=len(losses),
+        residual=drift / nothing,
+        model_calls=0,
+        history=tuple(losses[:: max(1, len(losses) // 100)].tolist()),
+        warnings=tuple(notes),
+        message=f"{trained.bits:.2f} bits on held-out frames, control {trained.control_bits:.2f}",
+    )
+
+
+def _anchors(fit: CondaFit, anchors: object, kind: str) -> tuple[Tensor | None, Tensor]:
+    """Rows (None for free points) and points of the anchors."""
+    count = len(fit.points)
+    if anchors is None:
+        rows = fit.context.order if kind == "spline" else fit.context.order[[0, -1]]
+        rows = fit.context.order[-1:] if kind == "forecast" else rows
+        rows = rows[:1] if kind == "shift" else rows
+        return rows, fit.points[rows]
+    given = torch.as_tensor(anchors)
+    if given.is_floating_point():
+        if given.ndim != 2 or given.shape[1] != fit.points.shape[1] or not len(given):
+            raise ShapeError(
+                f"anchors of shape {tuple(given.shape)}",
+                f"(any, {fit.points.shape[1]}) points, or rows of frames",
+            )
+        if not bool(torch.isfinite(given).all()):
+            raise SettingError("anchors that are not finite", "finite points of the embedding")
+        rows, points = None, given.to(fit.points)
+    else:
+        rows = given.reshape(-1).long()
+        if not len(rows) or int(rows.min()) < 0 or int(rows.max()) >= count:
+            raise SettingError(
+                f"anchor rows {rows.tolist()[:8]}", f"rows from 0 to {count - 1}", "anchors=[0, 1]"
+            )
+        points = fit.points[rows]
+    least = {"spline": 2, "line": 2, "arc": 2}.get(kind, 1)
+    if len(points) < least or (kind in ("line", "arc") and len(points) != 2):
+        raise SettingError(
+            f"{len(points)} anchors for a {kind}", "2" if kind in ("line", "arc") else f"at least {least}"
+        )
+    return rows, points
+
+
+def _between(
+    fit: CondaFit,
+    rows: Tensor | None,
+    held: Tensor,
+    kind: str,
+    times: Tensor | None,
+    steps: int,
+    period: float | None,
+) -> tuple[Tensor, Tensor]:
+    if kind != "spline":
+        draw = straight if kind == "line" else slerp
+        share = torch.linspace(0.0, 1.0, steps, dtype=torch.float64)
+        return share, draw(held[0], held[1], nodes=steps).points
+    if times is None:
+        times = fit.context.times[rows] if rows is not None else _chord_times(held, period)
+    if rows is not None and len(torch.unique(fit.context.groups[rows])) > 1:
+        raise SettingError(
+            "anchors from several trajectories", "anchors of one", "points of the embedding, with times"
+        )
+    curve = fit_spline(times, held, period=period)
+    at = curve.even_times(steps)
+    return at, curve(at)
+
+
+def _chord_times(points: Tensor, period: float | None) -> Tensor:
+    """Times of free anchors: the length gone along their polygon, scaled to one or to the period."""
+    loop = points if period is None else torch.cat([points, points[:1]])
+    gone = loop.double().diff(dim=0).norm(dim=1).cumsum(0)
+    if not bool((gone.diff(prepend=torch.zeros(1, dtype=gone.dtype)) > 0).all()):
+        raise SettingError("two anchors at the same point", "anchors that differ")
+    times = torch.cat([torch.zeros(1, dtype=torch.float64), gone]) / gone[-1] * (period or 1.0)
+    return times[: len(points)]
+
+
+def _forecast(
+    fit: CondaFit, rows: Tensor | None, steps: int, method: str, delays: int
+) -> tuple[Tensor, Tensor]:
+    if rows is None or len(rows) != 1:
+        raise SettingError("a forecast from free points", "the row of one frame", "anchors=[row]")
+    dynamics = fit_dynamics(fit.points, fit.context, method=method, delays=delays)
+    place = int(fit.context.rank[rows[0]])
+    first = int(fit.context.bounds()[0][place])
+    if place - first + 1 < delays:
+        raise SettingError(
+            f"frame {int(rows[0])}, the number {place - first + 1} of its run",
+            f"one with {delays - 1} frames before it",
+            "a later row",
+        )
+    history = fit.points[fit.context.order[place - delays + 1 : place + 1]]
+    at = fit.context.times[rows[0]] + dynamics.dt * torch.arange(1, steps + 1)
+    return at, dynamics.forecast(history, steps)
+
+
+def _shift(
+    fit: CondaFit, rows: Tensor | None, held: Tensor, steps: int, before: object, after: object
+) -> tuple[Tensor, Tensor]:
+    if after is None:
+        raise SettingError("a shift without a goal", "a label or variable", "after=1")
+    if before is None:
+        if rows is None:
+            raise SettingError("a shift of a free point", "what it has now", "before=0")
+        if fit.context.variables is not None and not isinstance(after, int):
+            before = fit.context.variables[rows[0]]
+        elif fit.context.labels is not None:
+            before = int(fit.context.labels[rows[0]])
+    means = [conditional_mean(fit.points, fit.context, value) for value in (before, after)]  # type: ignore[arg-type]
+    share = torch.linspace(0.0, 1.0, steps, dtype=torch.float64)
+    return share, held[0] + share.to(held)[:, None] * (means[1] - means[0])
+
+
+def _baselines(
+    index: NeighbourIndex, table: Latents, held: Tensor, steps: int, period: float | None
+) -> tuple[Tensor, Tensor]:
+    """Interpolations of the latents nearest to the anchors, spread evenly over the anchors' pieces."""
+    z = table.rows(index.find(held, 1)[1][:, 0])
+    if period is not None:
+        z = torch.cat([z, z[:1]])
+    share = torch.linspace(0.0, len(z) - 1.0, steps, dtype=torch.float64)
+    piece = share.long().clamp(max=len(z) - 2)
+    inside = (share - piece).to(z)
+    line = torch.lerp(z[piece], z[piece + 1], inside[:, None])
+    nodes = 65
+    arcs: Curve = slerp(z[:-1], z[1:], nodes=nodes)
+    place = inside * (nodes - 1)
+    low = place.long().clamp(max=nodes - 2)
+    arc = torch.lerp(arcs.points[piece, low], arcs.points[piece, low + 1], (place - low).to(z)[:, None])
+    return line, arc
+
+
+def _variables(context: Context, lifted: Lift) -> Tensor | None:
+    y = context.variables
+    if y is None:
+        return None
+    made = (lifted.weights.to(y)[..., None] * y[lifted.neighbours]).sum(dim=1)
+    return torch.minimum(torch.maximum(made, y.amin(0)), y.amax(0))
