@@ -27,9 +27,11 @@ from widgets.scheduling import Progress, Speed
 from widgets.stage import Stage, open_stage
 from widgets.state import PathState
 from widgets.theme import Theme, theme_of
+from workbench.checks import check_choice
 from workbench.errors import SettingError
 from workbench.fields import Field
 from workbench.lenses.paths import PathResult, find_path
+from workbench.strings.settings import usual_gamma
 from workbench.worlds.answers import KnownAnswer, known_answer
 from workbench.worlds.reference import deviation
 
@@ -87,11 +89,24 @@ class PathSession:
     def __init__(self, state: PathState, stage: Stage | None = None) -> None:
         self.stage = open_stage(state) if stage is None else stage
         self.subject = self.stage.subject
-        start, end = self.stage.first_ends()
-        regime = state.regime if state.regime in self.subject.regimes else self.subject.regimes[0]
-        self.state = state.but(start=state.start or start, end=state.end or end, regime=regime)
+        self.state = self.filled(state)
         self._grounds: dict[float, Field | None] = {}
         self._lock = threading.Lock()
+
+    def filled(self, state: PathState) -> PathState:
+        """A state whose empty entries are the subject's own.
+
+        Raises:
+            SettingError: If the subject has no such regime.
+        """
+        start, end = self.stage.first_ends()
+        check_choice("regime", state.regime or self.subject.regimes[0], self.subject.regimes)
+        return state.but(
+            start=state.start or start,
+            end=state.end or end,
+            regime=state.regime or self.subject.regimes[0],
+            gamma=usual_gamma(self.subject.model) if state.gamma is None else state.gamma,
+        )
 
     def moved(self, handle: str, x: float, y: float) -> PathState:
         """The state after a point was put to a place of the picture.

@@ -6,10 +6,12 @@ gesture becomes a run and a run becomes a view again.
 
 import ast
 import dataclasses
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.checks import shown
 from workbench.errors import SettingError
 
 
@@ -28,7 +30,7 @@ class PathState:
         sigma: Noise level of the static string, in the data's unit; None for the regime's own.
         nodes: Images on the string.
         steps: Steps of the flow.
-        gamma: Weight of the relaxation against the flow.
+        gamma: Weight of the relaxation against the flow; None for what is usual for the subject.
         temperature: T of a principal curve, 1 for the density itself; 0 for the regime's own.
         compare: Whether the notebook finds the other regimes too; the view does not.
         device: Device to compute on.
@@ -45,7 +47,7 @@ class PathState:
     sigma: float | None = None
     nodes: int = 33
     steps: int = 20
-    gamma: float = 7.0
+    gamma: float | None = None
     temperature: float = 0.0
     compare: bool = True
     device: str = "cpu"
@@ -87,6 +89,8 @@ def state_from(values: Mapping[str, Any]) -> PathState:
             raise SettingError(f"unknown parameter {name!r}", f"one of {', '.join(_KINDS)}")
         kind = _KINDS[name]
         whole = isinstance(value, int) and not isinstance(value, bool)
+        if (whole or isinstance(value, float)) and not abs(value) <= sys.float_info.max:
+            raise SettingError(shown(name, value), "a finite number")
         if kind in (str, bool):
             fits = isinstance(value, kind)
         elif kind is int:

@@ -70,8 +70,12 @@ def test_a_cell_with_code_is_refused_and_never_run(cell):
         ({"nodes": "33"}, "nodes = '33'"),
         ({"nodes": True}, "nodes = True"),
         ({"nodes": 3.5}, "nodes = 3.5"),
-        ({"gamma": None}, "gamma = None"),
+        ({"temperature": None}, "temperature = None"),
         ({"regime": None}, "regime = None"),
+        ({"gamma": float("nan")}, "gamma=nan; expected a finite number"),
+        ({"sigma": float("inf")}, "sigma=inf; expected a finite number"),
+        ({"gamma": 10**400}, "gamma=1000"),
+        ({"nodes": 10**6000}, "nodes=a number of thousands of digits"),
     ],
 )
 def test_a_wrong_value_is_one_sentence(values, sentence):

@@ -253,6 +253,7 @@ class PathExplorer(ipywidgets.VBox):
     def _take(self, state: PathState, speed: Speed, *, delay: float = 0.0) -> None:
         """Make a state the view's own and ask for its answer."""
         try:
+            state = self.session.filled(state)
             self.session.subject.ends(state.start, state.end)
             handles = self.session.handles(state)
         except (WorkbenchError, OSError) as error:

@@ -207,7 +207,7 @@ def test_cancel_keeps_the_best_so_far():
     while view.status.bar.value == 0.0 and time.monotonic() < deadline:
         time.sleep(0.01)
     view.cancel()
-    assert view.wait(20)
+    assert view.wait(20.0)
     assert not view.canvas.busy
     view.close()
 
@@ -221,3 +221,17 @@ def test_the_session_finds_the_same_path_as_the_lens(generator):
 
 def test_views_are_listed():
     assert PathExplorer in VIEWS
+
+
+def test_empty_entries_become_the_subjects_own_on_an_open_view_too():
+    view = PathExplorer("v_mixture", regime="static", nodes=9)
+    assert view.state.gamma == 7.0
+    view.from_parameters({"world": "v_mixture", "regime": "static", "nodes": 9, "seed": 1})
+    assert view.wait()
+    assert (view.state.start, view.state.gamma) == (view.session.stage.first_ends()[0], 7.0)
+    view.close()
+
+
+def test_a_regime_that_the_subject_lacks_is_refused():
+    with pytest.raises(SettingError, match="regime='foo'"):
+        PathExplorer("v_mixture", regime="foo")
