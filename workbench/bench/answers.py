@@ -66,19 +66,21 @@ class Ellipse:
 
 @dataclass(frozen=True, slots=True)
 class Along:
-    """A reading at the nodes of a curve.
+    """A reading along a curve.
 
     Attributes:
         line: Name of the curve.
         title: What is read.
-        values: Shape (nodes,).
+        values: Shape (count,).
         unit: Its unit in words.
+        arc: Arc length at which each was read, shape (count,); None for the curve's nodes.
     """
 
     line: str
     title: str
     values: Tensor
     unit: str = ""
+    arc: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,7 @@ def geodesic_of(inquiry: Inquiry, metric: Metric) -> GeodesicResult:
         if not exact:
             settings |= {"starts": 2, "levels": 2, "tol": 1e-3, "max_iterations": 80}
         if not inquiry.full:
-            settings = {"nodes": 17, "starts": 1, "levels": 1, "tol": 1e-3, "max_iterations": 40}
+            settings = {"nodes": 17, "starts": 1, "levels": 1, "tol": 1e-2, "max_iterations": 20}
     elif not inquiry.full:
         return inquiry.once(
             "straight length", (_named(inquiry), start, end), make=lambda: _unrelaxed(inquiry, metric)

@@ -4,17 +4,17 @@ from typing import Any
 
 import torch
 
-from workbench.bench.answers import Inquiry, LensAnswer, Line, together
+from workbench.bench.answers import Along, Inquiry, LensAnswer, Line, together
 from workbench.curves import slerp, straight
 from workbench.lenses.paths import PathResult, find_path
 from workbench.models import Landscape
 from workbench.worlds.answers import known_answer
 
-COARSE_NODES = 17
+COARSE_NODES = 13
 """Images of a coarse path."""
 COARSE_PICTURES = 7
 """The same for samples that are pictures, whose models cost more."""
-COARSE_STEPS = 10
+COARSE_STEPS = 6
 """Steps of its evolution."""
 COARSE_GAMMA = 4.0
 """Largest effort of its relaxation, whose cost grows with the square."""
@@ -60,11 +60,16 @@ def ask_paths(inquiry: Inquiry) -> LensAnswer:
     facts = []
     for regime, result in results.items():
         facts += [(f"barrier, {regime}", result.barrier), (f"length, {regime}", result.length)]
+    readings = [
+        Along(f"path, {regime}", "energy", result.profile.energy, result.energy_unit, result.profile.arc)
+        for regime, result in results.items()
+    ]
     return LensAnswer(
         "paths",
         inquiry.speed,
         first.sigma,
         tuple(lines),
+        readings=tuple(readings),
         facts=tuple(facts),
         notes=tuple(notes),
         report=together(reports, message=f"{len(results)} paths"),
