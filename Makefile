@@ -52,8 +52,8 @@ test-full: $(VENV)/.test  ## the same with the slow tests
 lab: $(VENV)/.lab  ## JupyterLab on an executed copy of the tour
 	$(BIN)/workbench lab
 
-app: $(VENV)/.lab  ## the path lens as a page on the loopback address
-	$(BIN)/python -m widgets.app
+app: $(VENV)/.lab  ## the lenses as a page on the loopback address
+	$(BIN)/workbench app
 
 notebooks: $(VENV)/.test  ## refresh the committed outputs of the notebooks and refuse anything volatile
 	$(BIN)/workbench notebooks

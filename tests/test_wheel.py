@@ -83,7 +83,8 @@ def run_outside(installed: Path, folder: Path, *arguments: str) -> subprocess.Co
 
 
 @pytest.mark.parametrize(
-    "pattern", ["workbench/weights/*", "notebooks/*.ipynb", "notebooks/presets/*", "widgets/canvas/*"]
+    "pattern",
+    ["workbench/weights/*", "notebooks/*.ipynb", "notebooks/presets/*", "widgets/canvas/*", "widgets/app/*"],
 )
 def test_every_data_file_is_inside(installed, pattern):
     tracked = subprocess.run(

@@ -68,6 +68,7 @@ function render({ model, el }) {
   const readout = make("div", { class: "wb-readout", "aria-hidden": "true" }, root);
   const note = make("div", { class: "wb-note", role: "status", "aria-live": "polite" }, root);
 
+  let large = 1;          // how much larger letters and points are drawn where the picture is shown small
   let width = 0, height = 0, inner = { x: 0, y: 0, w: 1, h: 1 };
   let field = new Float32Array(0), vertices = new Float32Array(0), pixels = new Uint8Array(0);
   let cloud = new Float32Array(0), cloudLabels = new Uint8Array(0), cloudCells = new Uint32Array(0);
@@ -216,19 +217,19 @@ function render({ model, el }) {
   function drawAxes() {
     axes.replaceChildren();
     const floor = inner.y + inner.h, grid = field.length === 0 && !get("clouds")?.length;
-    for (const [value, text] of ticks(...seen().x, Math.max(2, inner.w / 90))) {
+    for (const [value, text] of ticks(...seen().x, Math.max(2, inner.w / (90 * Math.sqrt(large))))) {
       const x = toX(value);
       if (grid) make("svg:line", { class: "wb-grid", x1: x, x2: x, y1: inner.y, y2: floor }, axes);
       make("svg:line", { x1: x, x2: x, y1: floor, y2: floor + 5 }, axes);
-      make("svg:text", { x, y: floor + 18, "text-anchor": "middle" }, axes, text);
+      make("svg:text", { x, y: floor + 7 + 11 * large, "text-anchor": "middle" }, axes, text);
     }
-    for (const [value, text] of ticks(...seen().y, Math.max(2, inner.h / 70))) {
+    for (const [value, text] of ticks(...seen().y, Math.max(2, inner.h / (70 * Math.sqrt(large))))) {
       const y = toY(value);
       if (grid) make("svg:line", { class: "wb-grid", x1: inner.x, x2: inner.x + inner.w, y1: y, y2: y }, axes);
       make("svg:line", { x1: inner.x - 5, x2: inner.x, y1: y, y2: y }, axes);
       make("svg:text", { x: inner.x - 9, y: y + 4, "text-anchor": "end" }, axes, text);
     }
-    make("svg:text", { class: "wb-title", x: inner.x + inner.w / 2, y: floor + 39, "text-anchor": "middle" }, axes, get("x_title"));
+    make("svg:text", { class: "wb-title", x: inner.x + inner.w / 2, y: floor + 36 + 3 * large * large, "text-anchor": "middle" }, axes, get("x_title"));
     make("svg:text", { class: "wb-title", "text-anchor": "middle",
       transform: `translate(15 ${inner.y + inner.h / 2}) rotate(-90)` }, axes, get("y_title"));
   }
@@ -280,7 +281,7 @@ function render({ model, el }) {
       const node = known.get(handle.id) ?? makePoint(handle);
       known.delete(handle.id);
       const { x, y } = spot(handle);
-      node.setAttribute("transform", `translate(${toX(x)} ${toY(y)})`);
+      node.setAttribute("transform", `translate(${toX(x)} ${toY(y)}) scale(${large})`);
       const px = toX(x), py = toY(y), out = px < inner.x - 1 || px > inner.x + inner.w + 1 || py < inner.y - 1 || py > inner.y + inner.h + 1;
       node.style.display = view && out ? "none" : "";
       node.setAttribute("aria-label", handle.label);
@@ -464,7 +465,16 @@ function render({ model, el }) {
     return [name, watcher];
   });
   schedule("all");
+  const sizes = new ResizeObserver(() => {
+    const shown = stage.clientWidth, next = shown ? Math.min(1.9, Math.max(1, get("plot_width") / shown)) : 1;
+    if (Math.abs(next - large) < 0.02) return;
+    large = next;
+    root.style.setProperty("--wb-large", large);
+    schedule("axes", "points");
+  });
+  sizes.observe(stage);
   return () => {
+    sizes.disconnect();
     cancelAnimationFrame(frame);
     clearTimeout(moving);
     for (const [name, watcher] of watchers) model.off(`change:${name}`, watcher);

@@ -230,7 +230,9 @@ def gallery_figure(
     order = "ascending: predicted best on the left" if own else f"{result.order}: {result.preferred}"
     return dress(
         drawing,
-        title="Score directions" if own else result.kind[0].upper() + result.kind[1:],
+        title=f"Score directions of {result.geometry.architecture}"
+        if own
+        else result.kind[0].upper() + result.kind[1:],
         subtitle=f"grey is zero; {order}",
         status=status_line(result.report, result.provenance) if own else "",
         trusted=result.report.converged if own else True,

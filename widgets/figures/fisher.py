@@ -285,24 +285,40 @@ def lengths_figure(results: Mapping[str, GeodesicResult], *, theme: str | Theme 
     if not rows:
         return sentence("no curves to list", theme=look)
     heads = ("metric", "curve", "length", "energy/length² − 1", "speed spread", "status")
+    widths = (190, 170, 210, 130, 90, 110)
+    heights = [_row_height(row, widths) for row in (heads, *rows)]
     drawing = go.Figure(
         go.Table(
-            header=dict(values=list(heads), align="left", fill_color=look.grid, font=dict(color=look.ink)),
+            header=dict(
+                values=list(heads),
+                align="left",
+                fill_color=look.grid,
+                line_color=look.grid,
+                font=dict(color=look.ink, size=SIZES.small),
+                height=heights[0],
+            ),
             cells=dict(
                 values=[list(column) for column in zip(*rows, strict=True)],
                 align="left",
                 fill_color=look.paper,
-                font=dict(color=look.ink),
-                height=26,
+                line_color=look.grid,
+                font=dict(color=look.ink, size=SIZES.small),
+                height=max(heights[1:]),
             ),
-            columnwidth=[2, 3, 2, 1.4, 1.2, 1.2],
+            columnwidth=list(widths),
         )
     )
-    drawing = dress(
-        drawing, title="Lengths and certificates", theme=look, width=900, height=120 + 27 * len(rows)
-    )
+    height = 56 + heights[0] + max(heights[1:]) * len(rows) + 12
+    dress(drawing, title="Lengths and certificates", theme=look, width=sum(widths) + 16, height=height)
     drawing.update_layout(margin=dict(l=8, r=8, t=56, b=8))
     return drawing
+
+
+def _row_height(texts: Sequence[str], widths: Sequence[int]) -> int:
+    """Pixels that a row of a table needs: plotly breaks long texts into lines and cuts what does not fit."""
+    per_line = [max(1, int(width / (0.56 * SIZES.small)) - 3) for width in widths]
+    lines = max(-(-len(text) // fit) for text, fit in zip(texts, per_line, strict=True))
+    return 10 + 16 * max(1, lines)
 
 
 def sensitivity_figure(found: Sensitivity, *, theme: str | Theme = "light") -> go.Figure:

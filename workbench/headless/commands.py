@@ -247,6 +247,31 @@ def lab(
         raise typer.Exit(open_lab(tour, port=port, browser=browser))
 
 
+@app.command("app")
+def serve_page(
+    model: Annotated[Path | None, typer.Option(help="A folder or file with a model of your own.")] = None,
+    port: Annotated[int, typer.Option(help="Port; 0 for a free one.")] = 5006,
+    address: Annotated[str, typer.Option(help="Address to listen on; beyond this machine with --token.")] = (
+        "127.0.0.1"
+    ),
+    token: Annotated[
+        str, typer.Option(envvar="WORKBENCH_TOKEN", help="What visitors must know, 16 characters or more.")
+    ] = "",
+    computations: Annotated[int, typer.Option(help="At once; half the cores if 0.")] = 0,
+    browser: Annotated[bool, typer.Option(help="Open a browser.")] = True,
+) -> None:
+    """Serve the lenses as a page, for people without notebooks, until it is interrupted."""
+    from workbench.headless.page import open_page
+
+    _at_least("--port", port, 0)
+    _at_least("--computations", computations, 0)
+    raise typer.Exit(
+        open_page(
+            model=model, port=port, address=address, token=token, computations=computations, browser=browser
+        )
+    )
+
+
 def _at_least(option: str, value: int, least: int) -> None:
     """Refuse a count that is too small."""
     if value < least:

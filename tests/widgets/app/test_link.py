@@ -1,0 +1,88 @@
+"""The address holds the state, and nothing in an address can do harm."""
+
+import json
+from urllib.parse import parse_qs
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("panel")
+
+from widgets.app.link import LONGEST, differences, read_query, write_query
+from widgets.app.offer import LARGEST, Offer, bearable
+from widgets.state import PathState, state_from
+from workbench.errors import SettingError
+
+TABS = ("paths", "fisher")
+
+
+def test_a_state_survives_the_address():
+    state = PathState(world="v_mixture", start="-3,0.5", nodes=41, sigma=0.25)
+    query = write_query("fisher", "dark", {"paths": differences(state), "fisher": {}})
+    tab, theme, states = read_query(parse_qs(query), TABS)
+    assert (tab, theme) == ("fisher", "dark")
+    assert state_from(states["paths"]) == state
+    assert states["fisher"] == {}
+
+
+def test_only_what_differs_is_written():
+    assert differences(PathState()) == {}
+    assert differences(PathState(nodes=9)) == {"nodes": 9}
+
+
+def test_a_state_that_is_too_long_is_not_kept():
+    query = write_query("paths", "light", {"paths": {"start": "1," * LONGEST}})
+    assert "paths=" not in query.replace("tab=paths", "")
+
+
+@given(
+    st.dictionaries(st.sampled_from(["tab", "theme", *TABS]), st.lists(st.binary(max_size=40), max_size=2))
+)
+def test_any_query_gives_a_tab_a_theme_and_plain_values(arguments):
+    tab, theme, states = read_query(arguments, TABS)
+    assert tab in TABS
+    assert theme in ("light", "dark")
+    assert all(isinstance(values, dict) for values in states.values())
+
+
+@pytest.mark.parametrize("text", ['{"a": [1]}', '{"a": {}}', "[1]", "1", "{", "[" * 900, "NaN"])
+def test_what_is_no_object_of_plain_values_is_left_out(text):
+    assert read_query({"paths": [text.encode()]}, TABS)[2] == {}
+
+
+@pytest.mark.parametrize("name", sorted(LARGEST))
+def test_sizes_are_limited(name):
+    assert bearable({name: LARGEST[name]}) == {name: LARGEST[name]}
+    with pytest.raises(SettingError, match="at most on this page"):
+        bearable({name: LARGEST[name] * 2 + 1})
+    with pytest.raises(SettingError, match="at most on this page"):
+        bearable({name: json.loads("NaN")})
+
+
+def test_device_and_dtype_are_the_servers():
+    assert bearable({"device": "cuda:0", "dtype": "float16", "nodes": 9}) == {"nodes": 9}
+
+
+@pytest.mark.parametrize(
+    "text", ["/etc/hostname", "~/secret.png", "picture.png", "..", "start; /etc/hostname"]
+)
+@pytest.mark.parametrize("entry", ["start", "end", "via"])
+def test_no_text_of_a_visitor_opens_a_file_of_the_server(entry, text):
+    state = PathState(model="digits").but(**{entry: text})
+    with pytest.raises(SettingError, match="the number of a real sample"):
+        Offer().stage(state)
+
+
+def test_a_model_is_one_that_is_offered(tmp_path):
+    with pytest.raises(SettingError, match="the subject"):
+        Offer().stage(PathState(model=str(tmp_path)))
+    offer = Offer(str(tmp_path / "own"))
+    assert offer.models[0] == "own"
+    assert offer.path_of("own") == str(tmp_path / "own")
+    assert offer.subjects[0] == "own"
+
+
+def test_a_forgotten_picture_is_one_sentence():
+    with pytest.raises(SettingError, match="does not know any more"):
+        Offer().stage(PathState(model="digits", start="picture-0123"))

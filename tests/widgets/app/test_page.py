@@ -1,0 +1,175 @@
+"""The page without a browser: the same sessions, numbers and sentences as in the notebook."""
+
+import io
+from urllib.parse import parse_qs
+
+import param
+import pytest
+import torch
+from PIL import Image
+
+pytest.importorskip("panel")
+
+from tests.oracles import fisher as oracle
+from widgets.app.offer import Offer
+from widgets.app.page import Page
+from widgets.app.tabs import TABS
+from widgets.app.turns import Turns
+from workbench.worlds import load_world
+from workbench.worlds.answers import known_answer
+
+QUICK = '{"world": "v_mixture", "regime": "static", "nodes": 17}'
+
+
+def open_page(**arguments):
+    page = Page(Offer(), Turns(1), {name: [value.encode()] for name, value in arguments.items()})
+    assert page.host.wait(120)
+    return page
+
+
+@pytest.fixture
+def page():
+    made = open_page(paths=QUICK)
+    yield made
+    made.close()
+
+
+def gesture(page, tab, point, x, y, kind="end"):
+    canvas = page.tabs[tab].canvas
+    canvas.gesture = {"kind": kind, "id": point, "x": x, "y": y, "seq": canvas.answered + 1}
+    assert page.host.wait(120)
+    assert canvas.answered == canvas.gesture["seq"]
+
+
+def test_a_page_shows_its_first_answer(page):
+    tab = page.tabs["paths"]
+    assert "● converged" in page.host.text
+    assert "exact barrier" in tab.facts.object
+    assert tab.profile.figure.data[0].name == "profile"
+    assert {"path", "straight line"} <= {curve["name"] for curve in tab.canvas.curves}
+    assert 'role="status"' in page.host.status.object
+
+
+def test_a_gesture_moves_the_end_and_the_numbers_follow(page):
+    gesture(page, "paths", "start", -3.5, 0.5)
+    tab = page.tabs["paths"]
+    assert tab.start.value == "-3.5,0.5"
+    world = load_world("v_mixture")
+    exact = known_answer(world, torch.tensor([-3.5, 0.5]), world.facts.end).barrier
+    assert f"{exact:.6g} nats" in tab.facts.object
+
+
+def test_a_drag_gets_a_coarse_answer_and_leaves_the_address_alone(page):
+    before = page.rail.query
+    gesture(page, "paths", "start", -3.5, 0.5, kind="move")
+    assert "coarse" in page.tabs["paths"].facts.object
+    assert page.rail.query == before
+    gesture(page, "paths", "start", -3.5, 0.5)
+    assert "full" in page.tabs["paths"].facts.object
+    assert page.rail.query != before
+
+
+def test_the_address_opens_the_same_page_again(page):
+    gesture(page, "paths", "start", -3.5, 0.5)
+    with param.edit_constant(page.tabs["paths"].nodes):  # what a slider that is let go sets
+        page.tabs["paths"].nodes.value_throttled = 21
+    assert page.host.wait()
+    query = {name: [value.encode() for value in values] for name, values in parse_qs(page.rail.query).items()}
+    again = Page(Offer(), Turns(1), query)
+    assert again.host.wait()
+    assert again.tabs["paths"].session.state.nodes == 21
+    assert again.tabs["paths"].session.state == page.tabs["paths"].session.state
+    again.close()
+
+
+@pytest.mark.parametrize("text", ["nowhere", "/etc/hostname", "1,2,3", "nan,0"])
+def test_bad_input_is_one_sentence_and_the_page_lives_on(page, text):
+    page.tabs["paths"].start.value = text
+    assert page.host.wait()
+    assert page.host.text.startswith("Got the point")
+    assert 'role="alert"' in page.host.status.object
+    assert "Traceback" not in page.host.status.object
+    gesture(page, "paths", "end", 3.0, 0.5)
+    assert "● converged" in page.host.text
+
+
+def test_another_world_is_another_subject(page):
+    tab = page.tabs["paths"]
+    tab.subject.value = "muller_brown"
+    assert page.host.wait()
+    assert tab.session.subject.frame.name == "muller_brown"
+    assert tab.regime.options == ["static"]
+    assert not tab.gamma.visible
+
+
+def test_the_copied_text_is_the_cell(page):
+    tab = page.tabs["paths"]
+    tab.copy.param.trigger("clicks")
+    assert tab.parameters.object.startswith("world: str = 'v_mixture'")
+    assert tab.canvas.clip == tab.parameters.object
+
+
+def test_a_picture_of_ones_own_becomes_an_end():
+    page = open_page(paths='{"model": "digits", "regime": "transport", "nodes": 5, "steps": 4}')
+    tab = page.tabs["paths"]
+    buffer = io.BytesIO()
+    Image.linear_gradient("L").save(buffer, format="PNG")
+    tab.upload.value = buffer.getvalue()
+    assert page.host.wait(120)
+    state = tab.session.state
+    assert state.start.startswith("picture-")
+    first = tab.session.subject.point(state.start).reshape(8, 8)
+    assert (first.diff(dim=0) > 0).all()
+    tab.upload.value = b"no picture"
+    assert "PNG or JPEG" in page.host.text
+    assert tab.session.state == state
+    page.close()
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        '{"nodes": 100000}',
+        '{"world": "atlantis"}',
+        '{"no_such": 1}',
+        '{"nodes": "many"}',
+        '{"regime": "fast"}',
+    ],
+)
+def test_an_address_that_cannot_be_shown_gives_a_sentence_and_the_first_view(state):
+    page = Page(Offer(), Turns(1), {"paths": [state.encode()]})
+    said = page.host.text
+    assert said.startswith("Got ")
+    assert page.host.wait()
+    assert page.tabs["paths"].session.state.world == "v_mixture"
+    page.close()
+
+
+def test_the_fisher_tab_measures_what_the_formula_says(page):
+    page.rail.chosen = "fisher"
+    tab = page.tabs["fisher"]
+    tab.controls["space"].value = "half_plane"
+    assert page.host.wait(120)
+    gesture(page, "fisher", "end", 2.0, 1.0)
+    exact = oracle.half_plane_distance((0.0, 1.0), (2.0, 1.0))
+    assert f"{exact:.5g}"[:5] in tab.facts.object
+    assert tab.controls["end"].value == "2,1"
+    assert page.side.objects == tab.side
+    assert "geodesic" in {trace.name for trace in tab.map.figure.data}
+    gesture(page, "fisher", "end", 2.0, -1.0)
+    assert "outside the domain" in page.host.text
+
+
+def test_the_anisotropy_tab_shows_both_architectures():
+    page = open_page(
+        tab="anisotropy", anisotropy='{"architecture": "unet8-time", "other": "dit8-2", "networks": 16}'
+    )
+    tab = page.tabs["anisotropy"]
+    assert {"unet8-time", "dit8-2"} <= {trace.name for trace in tab.figures["spectrum"].figure.data}
+    assert "16 model calls" in page.host.text
+    page.close()
+
+
+def test_every_tab_has_a_title(page):
+    assert [name for name, _ in page.rail.names] == [kind.name for kind in TABS]
+    assert page.rail.chosen == "paths"

@@ -1,0 +1,168 @@
+"""What the tabs of one visitor's page share: colours, a status line, turns for computations, the address."""
+
+import html
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import panel as pn
+import plotly.graph_objects as go
+
+from widgets.app.offer import Offer
+from widgets.app.turns import Turns
+from widgets.scheduling import Outcome, Scheduler, sentence_of
+from widgets.theme import Theme
+
+PLOT = {"displaylogo": False, "modeBarButtonsToRemove": ["lasso2d", "select2d"]}
+SIDE = 296
+"""Width of a control in the sidebar, in pixels."""
+_DOT = {"idle": "", "warning": "", "error": "font-weight:600;"}
+
+
+class Host:
+    """The services of one page.
+
+    Args:
+        look: Colours.
+        offer: What visitors may ask for.
+        turns: Turns that all visitors share.
+        remember: Called with a tab's name and the values that a reload needs.
+    """
+
+    def __init__(
+        self,
+        look: Theme,
+        offer: Offer,
+        turns: Turns,
+        remember: Callable[[str, Mapping[str, Any]], None] = lambda name, values: None,
+    ) -> None:
+        self.look, self.offer, self.turns, self.remember = look, offer, turns, remember
+        self.status = pn.pane.HTML("", sizing_mode="stretch_width", min_height=44)
+        self.text, self.kind = "", "idle"
+        self._document: Any = None
+        self._schedulers: list[Scheduler] = []
+        self._share = -1.0
+
+    def adopt(self, document: Any) -> None:
+        """From now on widgets are touched in the turn of this document only."""
+        self._document = document
+
+    def later(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Run in the page's own turn: widgets of a page may be touched by its thread only."""
+        if self._document is None:
+            function(*arguments)
+        else:
+            self._document.add_next_tick_callback(lambda: function(*arguments))
+
+    def scheduler(
+        self, work: Callable[..., Any], deliver: Callable[[Outcome], None], idle: Callable[[], None]
+    ):
+        """A scheduler whose work waits for its turn; what it delivers is delivered in the page's turn.
+
+        Args:
+            work: As for `Scheduler`.
+            deliver: Given each outcome.
+            idle: Called when nothing is being computed any more.
+        """
+
+        def in_turn(request: Any, speed: Any, cancel: Any, progress: Any) -> Any:
+            with self.turns.turn(cancel, lambda place: self.later(self._waits, place)):
+                return work(request, speed, cancel, progress)
+
+        made = Scheduler(
+            in_turn,
+            deliver=lambda outcome: self.later(deliver, outcome),
+            progress=lambda share, words: self._advance(share),
+            idle=lambda: self.later(idle),
+        )
+        self._schedulers.append(made)
+        return made
+
+    def wait(self, timeout: float = 60.0) -> bool:
+        """Block until nothing is being computed; False if that took longer."""
+        return all(scheduler.wait(timeout) for scheduler in self._schedulers)
+
+    def close(self) -> None:
+        """Stop computing for good."""
+        for scheduler in self._schedulers:
+            scheduler.close()
+
+    # -- the status line
+
+    def say(self, text: str, kind: str = "idle") -> None:
+        """Show sentences; "<br>" parts lines.
+
+        Args:
+            text: The sentences.
+            kind: "idle", "warning" or "error", which decides the colour.
+        """
+        self.text, self.kind, self._share = text, kind, -1.0
+        self._draw()
+
+    def fail(self, error: BaseException | str) -> None:
+        """Show an error as one sentence."""
+        text = error if isinstance(error, str) else sentence_of(error)
+        self.say(text[:1].upper() + text[1:] + ("" if text.endswith(".") else "."), "error")
+
+    def busy(self) -> None:
+        """Say that work has begun."""
+        self.say("Computing …")
+
+    def _waits(self, place: int) -> None:
+        ahead = "next" if place == 1 else f"number {place}"
+        self.say(f"Waiting for other visitors' computations: you are {ahead} in the queue.")
+
+    def _advance(self, share: float) -> None:
+        """Tell of progress, in steps that are worth a message."""
+        if share - self._share >= 0.05 or share < self._share:
+            self._share = share
+            self.later(self._draw)
+
+    def _draw(self) -> None:
+        colour = self.look.muted if self.kind == "idle" else self.look.warning
+        lines = "<br>".join(html.escape(line) for line in self.text.split("<br>"))
+        bar = ""
+        if 0.0 < self._share < 1.0:
+            bar = (
+                f'<progress value="{self._share:.2f}" max="1" aria-label="progress" '
+                'style="width:100%;height:6px"></progress>'
+            )
+        role = "alert" if self.kind == "error" else "status"
+        self.status.object = (
+            f'<div role="{role}" aria-live="polite" class="wb-status" data-kind="{self.kind}" '
+            f'style="color:{colour};{_DOT[self.kind]}line-height:1.4">{lines}{bar}</div>'
+        )
+
+
+class FigurePane(pn.Column):
+    """A figure that keeps its size and is scrolled inside its own frame where the screen is narrower.
+
+    Args:
+        figure: What to show first; nothing if None.
+    """
+
+    def __init__(self, figure: go.Figure | None = None) -> None:
+        self._pane: pn.pane.Plotly | None = None
+        super().__init__(
+            sizing_mode="stretch_width", styles={"overflow-x": "auto", "max-width": "100%"}, margin=(4, 0)
+        )
+        if figure is not None:
+            self.show(figure)
+
+    @property
+    def figure(self) -> Any:
+        """What is shown; None if nothing is."""
+        return None if self._pane is None else self._pane.object
+
+    def show(self, figure: go.Figure) -> None:
+        """Show a figure. The pane is made with its first one: a hidden figure cannot be measured."""
+        if self._pane is None:
+            size: Any = figure.layout
+            self._pane = pn.pane.Plotly(figure, config=PLOT, width=size.width, height=size.height)
+            self.objects = [self._pane]
+        else:
+            size: Any = figure.layout
+            self._pane.param.update(object=figure, width=size.width, height=size.height)
+
+    def hide(self) -> None:
+        """Show nothing."""
+        self._pane, self.objects = None, []

@@ -1,0 +1,183 @@
+"""What a page offers its visitors: worlds, models and ends by name, and sizes that one machine can bear.
+
+A visitor names things by words. Files of the server are not among them: a model is one of those that the page
+was started with, and an end is a sample's number, coordinates, or a picture that was uploaded.
+"""
+
+import dataclasses
+import tempfile
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from widgets.app.uploads import PREFIX, Uploads
+from widgets.stage import Stage, stage_of
+from workbench.errors import DataError, SettingError
+from workbench.subjects import Subject, open_subject
+from workbench.worlds import WORLDS
+from workbench.zoo import MODELS
+
+LARGEST = {
+    "nodes": 257,
+    "steps": 200,
+    "gamma": 30.0,
+    "temperature": 10.0,
+    "networks": 1000,
+    "seeds": 5,
+    "directions": 8,
+    "sites": 200,
+    "size": 5,
+    "level": 999,
+    "probe_std": 100.0,
+    "sigma": 1e4,
+}
+"""Largest values that a visitor may ask for; a run on one's own machine has no such limits."""
+FIXED = ("device", "dtype")
+"""Settings that are the server's own."""
+
+
+@lru_cache(maxsize=12)
+def _stage(world: str, model: str) -> Stage:
+    """A stage that all visitors share; it is never changed."""
+    return stage_of(open_subject(world=world, model=model))
+
+
+class Offer:
+    """Subjects by name.
+
+    Args:
+        model: A folder, or a file, with a model of one's own; none if empty.
+        uploads: Pictures that visitors have sent.
+    """
+
+    def __init__(self, model: str = "", uploads: Uploads | None = None) -> None:
+        self.uploads = uploads or Uploads()
+        self._models = {name: name for name in MODELS}
+        self.first = ""
+        if model:
+            self.first = Path(model).stem if model not in MODELS else model
+            self._models[self.first] = model
+        self.worlds = tuple(WORLDS)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Names of models, one's own first."""
+        return tuple(dict.fromkeys(filter(None, (self.first, *self._models))))
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Names of worlds and models."""
+        own = (self.first,) if self.first else ()
+        return tuple(dict.fromkeys((*own, *self.worlds, *self.models)))
+
+    def entries(self, name: str) -> dict[str, str]:
+        """The entries of a state that name a subject.
+
+        Raises:
+            SettingError: If it is not offered.
+        """
+        if name in self._models:
+            return {"world": "", "model": name}
+        if name in self.worlds:
+            return {"world": name}
+        raise SettingError(f"the subject {name!r}", f"one of {', '.join(self.subjects)}", self.subjects[0])
+
+    def path_of(self, model: str) -> str:
+        """Where a model of that name lies, for a run outside the page."""
+        return self._models.get(model, model)
+
+    def stage(self, state: Any) -> Stage:
+        """The stage of a state, with the uploaded pictures that it names among the subject's points.
+
+        Args:
+            state: Anything with `world`, `model`, `start`, `end` and `via`.
+
+        Raises:
+            SettingError: If it names what is not offered.
+        """
+        self.entries(state.world or state.model)
+        stage = _stage(state.world, "" if state.world else self._models[state.model])
+        return self.with_pictures(stage, state)
+
+    def with_pictures(self, stage: Stage, state: Any) -> Stage:
+        """A stage whose subject knows the uploaded pictures that a state names.
+
+        Raises:
+            SettingError: If a text names a file, or a picture that has been forgotten.
+        """
+        subject = stage.subject
+        texts = [text.strip() for text in (state.start, state.end, *state.via.split(";"))]
+        found = {text: self._picture(text, subject) for text in texts if text.startswith(PREFIX)}
+        for text in texts:
+            if text not in subject.given and text not in found and not _is_numbers(text):
+                raise SettingError(f"the point {text!r}", _expected(subject), repr(subject.start))
+        if not found:
+            return stage
+        placed = {name: point.to(subject.device, subject.dtype) for name, point in found.items()}
+        return dataclasses.replace(
+            stage, subject=dataclasses.replace(subject, given={**subject.given, **placed})
+        )
+
+    def _picture(self, name: str, subject: Subject) -> Tensor:
+        data = self.uploads.find(name)
+        if data is None:
+            raise SettingError("a picture that the server does not know any more", "one that was uploaded")
+        return read_picture(data, subject)
+
+
+def read_picture(data: bytes, subject: Subject) -> Tensor:
+    """An uploaded picture as a point of a subject.
+
+    Raises:
+        SettingError: If samples of the subject are no pictures.
+        DataError: If the data are no picture.
+    """
+    if not subject.pictures:
+        raise SettingError(f"a picture for {subject.frame.name}", "coordinates", "a model of pictures")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "upload"
+        path.write_bytes(data)
+        try:
+            return subject.point(str(path))
+        except DataError as error:
+            raise DataError("a file that is no readable picture", "PNG or JPEG", "another file") from error
+
+
+def _is_numbers(text: str) -> bool:
+    """Whether a text is empty or nothing but numbers with commas between."""
+    try:
+        [float(part) for part in text.split(",")]
+    except ValueError:
+        return not text
+    return True
+
+
+def _expected(subject: Subject) -> str:
+    """What a point of a subject can be on a page."""
+    parts = [f"{subject.frame.dim} numbers with commas between"]
+    if subject.choices is not None:
+        parts.insert(0, f"the number of a real sample, 0 to {len(subject.choices) - 1}")
+    return ", or ".join(parts)
+
+
+def bearable(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values from outside without what a visitor may not set.
+
+    Args:
+        values: Entries of a state by name.
+
+    Returns:
+        The entries that may be set.
+
+    Raises:
+        SettingError: If one of them is larger than this machine is to bear.
+    """
+    kept = {name: value for name, value in values.items() if name not in FIXED}
+    for name, most in LARGEST.items():
+        value = kept.get(name)
+        if isinstance(value, int | float) and not value <= most:
+            raise SettingError(f"{name}={value}", f"{most} at most on this page", str(most))
+    return kept

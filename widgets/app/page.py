@@ -1,0 +1,94 @@
+"""One visitor's page: tabs, a sidebar with the open tab's settings, a status line, and the address."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import panel as pn
+from panel.theme import DarkTheme, DefaultTheme
+
+from widgets.app.host import Host
+from widgets.app.link import read_query, write_query
+from widgets.app.offer import Offer
+from widgets.app.rail import Rail
+from widgets.app.tabs import TABS, Tab
+from widgets.app.turns import Turns
+from widgets.theme import theme_of
+from workbench.errors import WorkbenchError
+
+HERE = Path(__file__).parent
+
+
+class Page:
+    """Everything that one visitor sees.
+
+    Args:
+        offer: What visitors may ask for.
+        turns: Turns that all visitors share.
+        arguments: The address's query: name to values, as a web server gives them.
+    """
+
+    def __init__(self, offer: Offer, turns: Turns, arguments: Mapping[str, Any] | None = None) -> None:
+        self._kinds = {kind.name: kind for kind in TABS}
+        tab, self.theme, self._states = read_query(arguments or {}, tuple(self._kinds))
+        self.look = theme_of(self.theme)
+        self.tabs: dict[str, Tab] = {}
+        self.host = Host(self.look, offer, turns, self._remember)
+        self.rail = Rail(self.look, names=[[kind.name, kind.title] for kind in TABS], chosen=tab)
+        self.side = pn.Column(sizing_mode="stretch_width", margin=0)
+        self.main = pn.Column(sizing_mode="stretch_width", margin=0)
+        self.rail.param.watch(lambda event: self.open(event.new), "chosen")
+        self.open(tab)
+
+    def open(self, name: str) -> None:
+        """Show a tab; it is made when it is first asked for."""
+        if name not in self._kinds:
+            return
+        if name not in self.tabs:
+            self.host.say("Opening …")
+            try:
+                self.tabs[name] = self._make(name)
+            except (WorkbenchError, OSError) as error:
+                self.host.fail(error)
+                return
+        tab = self.tabs[name]
+        self.side.objects, self.main.objects = tab.side, [tab.main]
+        self._remember(name, tab.values())
+
+    def _make(self, name: str) -> Tab:
+        """A tab in the state of the address; in its first state if that one cannot be shown."""
+        values = self._states.get(name)
+        try:
+            return self._kinds[name](self.host, values)
+        except (WorkbenchError, OSError) as error:
+            if not values:
+                raise
+            made = self._kinds[name](self.host, None)
+            self.host.fail(error)
+            return made
+
+    def close(self) -> None:
+        """Stop computing."""
+        self.host.close()
+
+    def _remember(self, name: str, values: Mapping[str, Any]) -> None:
+        self._states[name] = dict(values)
+        self.rail.query = write_query(self.rail.chosen, self.theme, self._states)
+
+    def template(self) -> pn.Template:
+        """The page around it all."""
+        style = (HERE / "shell.css").read_text(encoding="utf-8")
+        for name in ("paper", "ink", "muted", "grid", "start"):
+            style = style.replace(f" {name.upper()};", f" {getattr(self.look, name)};")
+        made = pn.Template(
+            (HERE / "shell.html").read_text(encoding="utf-8"),
+            theme=DarkTheme if self.theme == "dark" else DefaultTheme,
+        )
+        made.add_variable("style", style)
+        made.add_variable("scheme", self.theme)
+        made.add_variable("other", "light" if self.theme == "dark" else "dark")
+        for name, root in (
+            ("rail", self.rail), ("side", self.side), ("status", self.host.status), ("main", self.main),
+        ):  # fmt: skip
+            made.add_panel(name, root)
+        return made

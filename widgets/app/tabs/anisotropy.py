@@ -1,0 +1,127 @@
+"""The tab of the anisotropy lens: what two architectures prefer before they are trained."""
+
+import dataclasses
+import threading
+from typing import Any
+
+import panel as pn
+
+from widgets.app.host import SIDE, FigurePane, Host
+from widgets.app.link import differences
+from widgets.app.offer import bearable
+from widgets.cells import read_values, write_cell
+from widgets.figures.status import status_line
+from widgets.scheduling import Outcome, Progress
+from widgets.sessions.anisotropy import AnisotropyState, Results, check_state, find_results, look_figures
+from workbench.architectures import ARCHITECTURES
+from workbench.errors import WorkbenchError
+
+_FIRST = {"architecture": "unet8-time", "other": "dit8-2", "networks": 48}
+"""Small architectures: a visitor sees something within seconds."""
+
+
+class AnisotropyTab:
+    """Directions of two architectures.
+
+    Args:
+        host: The page's services.
+        values: Entries of the state, from outside; None for a first look.
+    """
+
+    name, title = "anisotropy", "Anisotropy"
+
+    def __init__(self, host: Host, values: dict[str, Any] | None) -> None:
+        self.host = host
+        self.state = read_values(AnisotropyState, _FIRST if values is None else bearable(values))
+        check_state(self.state)
+        names = [architecture.name for architecture in ARCHITECTURES]
+        self.figures = {
+            name: FigurePane() for name in ("spectrum", "gallery", "gallery_other", "map", "confidence")
+        }
+        self.controls: dict[str, Any] = {
+            "architecture": pn.widgets.Select(label="architecture", options=names, width=SIDE),
+            "other": pn.widgets.Select(label="beside it", options=names, width=SIDE),
+            "probe": pn.widgets.Select(label="probe", options=["zero", "gaussian"], width=SIDE),
+            "probe_std": pn.widgets.FloatSlider(
+                label="standard deviation of the probe", start=0.1, end=5.0, step=0.1, width=SIDE
+            ),
+            "level": pn.widgets.IntSlider(label="noise level (−1: all)", start=-1, end=999, width=SIDE),
+            "networks": pn.widgets.IntSlider(label="networks", start=16, end=400, step=8, width=SIDE),
+        }
+        self.cancel = pn.widgets.Button(label="Cancel")
+        self.copy = pn.widgets.Button(label="Copy as parameters")
+        self.parameters = pn.pane.Str("", visible=False, styles={"overflow-x": "auto", "max-width": "100%"})
+        self._syncing = False
+        self._scheduler = host.scheduler(self._solve, self._deliver, lambda: None)
+        self._show_state()
+        for control in self.controls.values():
+            slides = hasattr(control, "value_throttled")
+            control.param.watch(self._controlled, "value_throttled" if slides else "value")
+        self.cancel.on_click(lambda _: self._scheduler.cancel())
+        self.copy.on_click(self._copied)
+        self.side = [*self.controls.values(), pn.Row(self.cancel, self.copy), self.parameters]
+        self.main = pn.Column(*self.figures.values(), sizing_mode="stretch_width", margin=0)
+        self._submit()
+
+    def values(self) -> dict[str, Any]:
+        """What a reload needs."""
+        return differences(self.state)
+
+    def _show_state(self) -> None:
+        self._syncing = True
+        try:
+            for name, control in self.controls.items():
+                control.value = getattr(self.state, name)
+        finally:
+            self._syncing = False
+        self.controls["probe_std"].visible = self.state.probe == "gaussian"
+        self.host.remember(self.name, self.values())
+
+    def _controlled(self, event: Any) -> None:
+        if self._syncing:
+            return
+        name = next(name for name, control in self.controls.items() if control is event.obj)
+        try:
+            state = self.state.but(**{name: event.new})
+            bearable(dataclasses.asdict(state))
+            check_state(state)
+        except WorkbenchError as error:
+            self.host.fail(error)
+            return
+        self.state = state
+        self._show_state()
+        self._submit()
+
+    def _copied(self, _: Any) -> None:
+        self.parameters.object = write_cell(self.state)
+        self.parameters.visible = True
+
+    def _submit(self) -> None:
+        self.host.busy()
+        self._scheduler.submit(self.state, "full")
+
+    def _solve(
+        self, state: AnisotropyState, speed: str, cancel: threading.Event, progress: Progress
+    ) -> Results:
+        def shown(results: Results) -> None:
+            if not cancel.is_set():
+                self.host.later(self._show, results)
+
+        return find_results(state, cancel, progress, shown)
+
+    def _deliver(self, outcome: Outcome) -> None:
+        if outcome.error:
+            self.host.fail(outcome.error)
+            return
+        self._show(outcome.value)
+        first = next(iter(outcome.value.values()))
+        notes = [
+            *first.report.warnings,
+            *(["stopped by you: what was summed so far"] if outcome.stopped else []),
+        ]
+        kind = "idle" if first.report.converged else "warning"
+        self.host.say("<br>".join([status_line(first.report, first.provenance), *notes]), kind)
+
+    def _show(self, results: Results) -> None:
+        for name, drawing in look_figures(results, self.host.look).items():
+            self.figures[name].show(drawing)

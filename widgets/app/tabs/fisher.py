@@ -1,0 +1,134 @@
+"""The tab of the Fisher lens: geodesics in spaces with known metrics."""
+
+import dataclasses
+from typing import Any
+
+import panel as pn
+
+from widgets.app.host import SIDE, FigurePane, Host
+from widgets.app.link import differences
+from widgets.app.offer import bearable
+from widgets.canvas.panel import PageCanvas
+from widgets.canvas.scene import Gesture
+from widgets.cells import read_values, write_cell
+from widgets.facts import facts_table
+from widgets.figures.fisher import READINGS
+from widgets.figures.status import status_line
+from widgets.scheduling import Outcome, Speed
+from widgets.sessions.fisher import FisherSession, FisherState
+from workbench.errors import WorkbenchError
+from workbench.geodesics.gallery import SPACES
+
+
+class FisherTab:
+    """Geodesics between two points.
+
+    Args:
+        host: The page's services.
+        values: Entries of the state, from outside; None for a first look.
+    """
+
+    name, title = "fisher", "Fisher"
+
+    def __init__(self, host: Host, values: dict[str, Any] | None) -> None:
+        self.host = host
+        state = read_values(FisherState, bearable(values or {}))
+        self.session = FisherSession(state)
+        self.session.take(state)
+        self.canvas = PageCanvas(theme=host.look.name, sizing_mode="stretch_width", max_width=680)
+        self.canvas.on_gesture(self._gestured)
+        self.map, self.lengths = FigurePane(), FigurePane()
+        self.facts = pn.pane.HTML("", sizing_mode="stretch_width")
+        readings = {words: key for key, words in READINGS.items() if key != "residual"}
+        self.controls: dict[str, Any] = {
+            "space": pn.widgets.Select(label="space", options=list(SPACES), width=SIDE),
+            "reading": pn.widgets.Select(label="colour", options=readings, width=SIDE),
+            "start": pn.widgets.TextInput(label="start", placeholder="the space's own", width=SIDE),
+            "end": pn.widgets.TextInput(label="end", placeholder="the space's own", width=SIDE),
+            "nodes": pn.widgets.IntSlider(label="nodes", start=9, end=129, step=8, width=SIDE),
+        }
+        self.cancel = pn.widgets.Button(label="Cancel")
+        self.copy = pn.widgets.Button(label="Copy as parameters")
+        self.parameters = pn.pane.Str("", visible=False, styles={"overflow-x": "auto", "max-width": "100%"})
+        self._syncing = False
+        self._scheduler = host.scheduler(
+            lambda *asked: self.session.solve(*asked), self._deliver, lambda: self._rest()
+        )
+        self._show_state()
+        self.canvas.show(**self.session.frame())
+        for name, control in self.controls.items():
+            control.param.watch(self._controlled, "value_throttled" if name == "nodes" else "value")
+        self.cancel.on_click(lambda _: self._scheduler.cancel())
+        self.copy.on_click(self._copied)
+        buttons = pn.Row(self.cancel, self.copy)
+        self.side = [*self.controls.values(), buttons, self.parameters, self.facts]
+        self.main = pn.Column(self.canvas, self.map, self.lengths, sizing_mode="stretch_width", margin=0)
+        self._submit("full")
+
+    def values(self) -> dict[str, Any]:
+        """What a reload needs."""
+        return differences(self.session.state)
+
+    def _show_state(self) -> None:
+        self._syncing = True
+        try:
+            for name, control in self.controls.items():
+                control.value = getattr(self.session.state, name)
+        finally:
+            self._syncing = False
+        self.host.remember(self.name, self.values())
+
+    def _controlled(self, event: Any) -> None:
+        if not self._syncing:
+            name = next(name for name, control in self.controls.items() if control is event.obj)
+            self._take(lambda: self.session.state.but(**{name: event.new}), "full")
+
+    def _gestured(self, gesture: Gesture) -> None:
+        asked = self.session.after(gesture)
+        if asked is not None:
+            self._take(lambda: asked[0], asked[1])
+
+    def _take(self, make: Any, speed: Speed) -> None:
+        """Make a state the session's own and ask for its answer."""
+        try:
+            state = make()
+            bearable(dataclasses.asdict(state))
+            self.session.take(state)
+        except WorkbenchError as error:
+            self.host.fail(error)
+            return
+        if speed == "full":
+            self._show_state()
+            self.canvas.show(**self.session.frame())
+        self._submit(speed)
+
+    def _copied(self, _: Any) -> None:
+        self.parameters.object = self.canvas.clip = write_cell(self.session.state)
+        self.parameters.visible = True
+
+    def _submit(self, speed: Speed) -> None:
+        self.canvas.show(busy=True, note="")
+        if speed == "full":
+            self.host.busy()
+        self._scheduler.submit(self.session.state, speed)
+
+    def _deliver(self, outcome: Outcome) -> None:
+        if outcome.error:
+            self.host.fail(outcome.error)
+            self.canvas.note = self.host.text
+            return
+        answer, look = outcome.value, self.host.look
+        if answer.state.space != self.session.state.space:
+            return  # the visitor has gone on to another space
+        result = answer.result
+        self.canvas.show(**self.session.scene(answer, look))
+        self.facts.object = facts_table(self.session.facts(answer), look)
+        if answer.speed == "full" or not result.report.converged:
+            self.map.show(self.session.map_figure(answer, look))
+            self.lengths.show(self.session.lengths_figure(answer, look))
+            notes = [*result.report.warnings, *(["stopped by you, best so far"] if outcome.stopped else [])]
+            kind = "idle" if result.report.converged and not outcome.stopped else "warning"
+            self.host.say("<br>".join([status_line(result.report, result.provenance), *notes]), kind)
+
+    def _rest(self) -> None:
+        self.canvas.busy = False
