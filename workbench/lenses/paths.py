@@ -24,24 +24,24 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from workbench.checks import check_choice, check_model, check_switch
 from workbench.curves import Curve, slerp, straight
-from workbench.errors import SettingError, ShapeError
+from workbench.errors import SettingError
 from workbench.flows import noise_range
+from workbench.flows.transport import progress_part
 from workbench.integrators import Cancel, Progress
-from workbench.models import ExactScore, Landscape, ScoreModel, check_points
+from workbench.models import ExactScore, Landscape, ScoreModel
 from workbench.report import DB_PER_NAT, Estimate, Provenance, SolveReport, Status, provenance_of
 from workbench.schedules import LINEAR, Schedule
 from workbench.strings.evolution import Gamma
 from workbench.strings.meter import Meter
 from workbench.strings.profile import Profile
 from workbench.strings.reading import Barrier, Reading, deviation_between, ground_of, read_string
-from workbench.strings.settings import check_path, usual_gamma
+from workbench.strings.settings import PathSettings, check_ends, check_path, usual_gamma
 from workbench.strings.solve import first_strings, solver_of
 from workbench.strings.static import Align, Precondition
 
@@ -279,16 +279,16 @@ def find_path(
     }
     check_path(options, starts)
     check_switch("measure_share", measure_share)
-    _check_ends(model, start, end, nodes)
+    check_ends(model, start, end, nodes)
+    settings = PathSettings(**{**options, "progress": progress_part(progress, 0.0, 0.9)})
     meter = Meter(memory_budget)
-    options["progress"] = _part(progress, 0.0, 0.9)
     level = _energy_level(model, regime, sigma, energy_sigma, window, schedule)
     ground = ground_of(model, level)
     exact = ground.energy is not None
     polish = exact if polish is None else polish
     curves, names = first_strings(regime, start, end, nodes, starts, via, generator)
     solve = solver_of(model, regime)
-    strings = solve(model, ground, start, end, curves, meter, options)
+    strings = solve(model, ground, start, end, curves, meter, settings)
 
     def read(k: int, closely: bool) -> Reading:
         return read_string(
@@ -315,36 +315,15 @@ def find_path(
     share = (
         meter.replay(repeats=3) / spent if measure_share and report.status is not Status.CANCELLED else None
     )
-    _part(progress, 0.0, 1.0)(1.0, report.message)
+    if progress is not None:
+        progress(1.0, report.message)
     report.warn_if_failed()
-    return _result(
-        model,
-        start,
-        end,
-        regime,
-        strings,
-        best,
-        reading,
-        verdicts,
-        ground,
-        level,
-        report,
-        share,
-        options,
-        starts,
-    )
-
-
-def _result(
-    model, start, end, regime, strings, best, reading, verdicts, ground, level, report, share, options, starts
-) -> PathResult:
     curve = Curve.through(strings.points[best])
-    nodes, schedule = options["nodes"], options["schedule"]
     return PathResult(
         curve=curve,
         regime=regime,
         sigma=strings.sigma,
-        schedule="" if regime == "static" else schedule.name,
+        schedule="" if regime == "static" else settings.schedule.name,
         energy=reading.energy,
         energy_unit=ground.unit,
         energy_sigma=level,
@@ -358,8 +337,8 @@ def _result(
         walkers=None if strings.walkers is None else strings.walkers[best],
         modes=reading.modes,
         mode_energies=reading.mode_energies,
-        lerp=straight(start, end, nodes),
-        slerp=slerp(start, end, nodes),
+        lerp=straight(start, end, settings.nodes),
+        slerp=slerp(start, end, settings.nodes),
         starts=verdicts,
         others=strings.points,
         same_path=None if len(verdicts) == 1 else all(verdict.same for verdict in verdicts),
@@ -369,29 +348,12 @@ def _result(
         provenance=provenance_of(
             curve.points,
             model=ground.name,
-            settings=_settings(regime, options, starts),
-            generator=options["generator"],
+            settings=settings.as_header()
+            | {"starts": starts if isinstance(starts, int) else f"{len(starts)} curves"},
+            generator=settings.generator,
             sources=_SOURCES if regime != "static" else _SOURCES[1:],
         ),
     )
-
-
-def _settings(regime: str, options: dict[str, Any], starts) -> dict[str, Any]:
-    """The call's arguments as a header can hold them."""
-    kept = {"regime": regime, "starts": starts if isinstance(starts, int) else f"{len(starts)} curves"}
-    for name, value in options.items():
-        if name in ("generator", "progress", "cancel", "given", "regime"):
-            continue
-        if isinstance(value, Schedule):
-            value = value.name
-        elif isinstance(value, Tensor):
-            value = value.tolist()
-        elif isinstance(value, tuple):
-            value = list(value)
-        elif callable(value):
-            value = "a function"
-        kept[name] = value
-    return kept
 
 
 def _regime(model: ScoreModel | Landscape, regime: str | None) -> str:
@@ -403,59 +365,6 @@ def _regime(model: ScoreModel | Landscape, regime: str | None) -> str:
             f"regime {regime!r} on the landscape {model.name}", "a model with noise levels", "regime='static'"
         )
     return regime
-
-
-def _check_ends(model: ScoreModel | Landscape, start: Tensor, end: Tensor, nodes: int) -> None:
-    """Shape, finiteness, range and difference of the ends, in one sentence each."""
-    for name, point in (("start", start), ("end", end)):
-        anything = point.shape[-1] if isinstance(point, Tensor) and point.ndim else 1
-        check_points(point, anything if isinstance(model, Landscape) else model.frame.dim, name=name)
-        if point.ndim != 1:
-            raise ShapeError(
-                f"{name} of shape {tuple(point.shape)}", "one point of shape (dim,)", f"{name}[0]"
-            )
-        if point.dtype not in (torch.float32, torch.float64):
-            raise ShapeError(f"{name} of dtype {point.dtype}", "float32 or float64", f"{name}.float()")
-    if start.shape != end.shape or start.dtype != end.dtype or start.device != end.device:
-        raise ShapeError(
-            f"a start of {tuple(start.shape)} {start.dtype} on {start.device} "
-            f"and an end of {tuple(end.shape)} {end.dtype} on {end.device}",
-            "two points alike",
-            "end.to(start)",
-        )
-    if torch.equal(start, end):
-        raise SettingError("a start equal to the end", "two different points", "another end")
-    size = torch.maximum(torch.linalg.vector_norm(start), torch.linalg.vector_norm(end))
-    apart = float(torch.linalg.vector_norm(end - start))
-    least = 64.0 * nodes * torch.finfo(start.dtype).eps * float(size)
-    if apart < least:
-        raise SettingError(
-            f"ends {apart:.2g} apart, which is round-off beside their size {float(size):.3g}",
-            f"at least {least:.2g} for {nodes} images in {str(start.dtype).removeprefix('torch.')}",
-            "another end",
-        )
-    bounds = None if isinstance(model, Landscape) else model.frame.value_range
-    if bounds is not None:
-        low, high = bounds
-        margin = 0.1 * (high - low)
-        for name, point in (("start", start), ("end", end)):
-            least, most = float(point.min()), float(point.max())
-            if least < low - margin or most > high + margin:
-                raise SettingError(
-                    f"a {name} with values from {least:.3g} to {most:.3g}",
-                    f"values from {low:g} to {high:g}",
-                    "scaling it to the model's range",
-                )
-
-
-def _part(progress: Progress | None, low: float, high: float) -> Progress:
-    """A part of the caller's progress bar."""
-
-    def say(share: float, text: str) -> None:
-        if progress is not None:
-            progress(low + (high - low) * share, text)
-
-    return say
 
 
 def _energy_level(model, regime, sigma, energy_sigma, window, schedule: Schedule) -> float:

@@ -1,7 +1,11 @@
 """The settings of a path, looked at once at the door."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from workbench.checks import (
     check_count,
@@ -13,16 +17,59 @@ from workbench.checks import (
     shown,
 )
 from workbench.curves import Curve
-from workbench.errors import SettingError
-from workbench.integrators import check_solver
-from workbench.models import ExactScore
-from workbench.strings.evolution import check_relaxation
+from workbench.errors import SettingError, ShapeError
+from workbench.integrators import Cancel, Progress, check_solver
+from workbench.models import ExactScore, Landscape, ScoreModel, check_points
+from workbench.schedules import Schedule
+from workbench.strings.evolution import Gamma, check_relaxation
 
 EXACT_GAMMA = 7.0
 """Relaxation of a string that tracks the path of least energy of a known density."""
 
 LEARNT_GAMMA = 3.0
 """Relaxation of a string in a network."""
+
+_OF_THE_CALL = ("generator", "progress", "cancel", "given")  # say nothing about the answer
+
+
+@dataclass(frozen=True, slots=True)
+class PathSettings:
+    """The settings of one path, checked; `workbench.find_path` says what each of them means.
+
+    Attributes:
+        given: Whether the first strings are the caller's own.
+    """
+
+    regime: str
+    nodes: int
+    gamma: Gamma
+    temperature: float | None
+    window: tuple[float, float] | list[float]
+    quench: float | None
+    schedule: Schedule
+    steps: int | None
+    solver: str
+    walkers: int | None
+    eta: float
+    modes: int | None
+    most_substeps: int | None
+    sigma: float | None
+    tol: float | None
+    max_iterations: int
+    align: Any
+    precondition: Any
+    via: Tensor | None
+    polish: bool | None
+    energy_sigma: float | None
+    memory_budget: int | None
+    given: bool
+    generator: torch.Generator | None
+    progress: Progress | None
+    cancel: Cancel | None
+
+    def as_header(self) -> dict[str, Any]:
+        """Those that a file's header can hold, by name: functions by a word, tensors as lists."""
+        return {name: _plain(getattr(self, name)) for name in self.__slots__ if name not in _OF_THE_CALL}
 
 
 def usual_gamma(model: object) -> float:
@@ -78,6 +125,17 @@ def check_path(options: Mapping[str, Any], starts: object) -> None:
     _check_starts(starts)
 
 
+def _plain(value: object) -> object:
+    """A setting as a header can hold it."""
+    if isinstance(value, Schedule):
+        return value.name
+    if isinstance(value, Tensor):
+        return value.tolist()
+    if isinstance(value, tuple):
+        return list(value)
+    return "a function" if callable(value) else value
+
+
 def _check_starts(starts: object) -> None:
     """A number of starts, or curves."""
     if isinstance(starts, list | tuple):
@@ -89,3 +147,57 @@ def _check_starts(starts: object) -> None:
     if isinstance(starts, Curve):
         raise SettingError("starts as a bare curve", "a number, or a sequence of curves", "starts=[curve]")
     check_count("starts", starts, hint="starts=1, or a sequence of curves")
+
+
+def check_ends(model: ScoreModel | Landscape, start: Tensor, end: Tensor, nodes: int) -> None:
+    """Check shape, finiteness, range and difference of the ends of a path.
+
+    Args:
+        model: What the path lies in.
+        start: First end.
+        end: Last end.
+        nodes: Images between which the ends must be told apart.
+
+    Raises:
+        ShapeError: If an end is no finite vector of the model's dimension.
+        SettingError: If the ends coincide or lie outside the model's range of values.
+    """
+    for name, point in (("start", start), ("end", end)):
+        anything = point.shape[-1] if isinstance(point, Tensor) and point.ndim else 1
+        check_points(point, anything if isinstance(model, Landscape) else model.frame.dim, name=name)
+        if point.ndim != 1:
+            raise ShapeError(
+                f"{name} of shape {tuple(point.shape)}", "one point of shape (dim,)", f"{name}[0]"
+            )
+        if point.dtype not in (torch.float32, torch.float64):
+            raise ShapeError(f"{name} of dtype {point.dtype}", "float32 or float64", f"{name}.float()")
+    if start.shape != end.shape or start.dtype != end.dtype or start.device != end.device:
+        raise ShapeError(
+            f"a start of {tuple(start.shape)} {start.dtype} on {start.device} "
+            f"and an end of {tuple(end.shape)} {end.dtype} on {end.device}",
+            "two points alike",
+            "end.to(start)",
+        )
+    if torch.equal(start, end):
+        raise SettingError("a start equal to the end", "two different points", "another end")
+    size = torch.maximum(torch.linalg.vector_norm(start), torch.linalg.vector_norm(end))
+    apart = float(torch.linalg.vector_norm(end - start))
+    least = 64.0 * nodes * torch.finfo(start.dtype).eps * float(size)
+    if apart < least:
+        raise SettingError(
+            f"ends {apart:.2g} apart, which is round-off beside their size {float(size):.3g}",
+            f"at least {least:.2g} for {nodes} images in {str(start.dtype).removeprefix('torch.')}",
+            "another end",
+        )
+    bounds = None if isinstance(model, Landscape) else model.frame.value_range
+    if bounds is not None:
+        low, high = bounds
+        margin = 0.1 * (high - low)
+        for name, point in (("start", start), ("end", end)):
+            least, most = float(point.min()), float(point.max())
+            if least < low - margin or most > high + margin:
+                raise SettingError(
+                    f"a {name} with values from {least:.3g} to {most:.3g}",
+                    f"values from {low:g} to {high:g}",
+                    "scaling it to the model's range",
+                )

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,11 +14,10 @@ from workbench.models import Landscape, ScoreModel, check_points
 from workbench.report import SolveReport, Status
 from workbench.strings.evolution import evolve_string
 from workbench.strings.reading import Ground
+from workbench.strings.settings import PathSettings
 from workbench.strings.static import relax_string
 from workbench.strings.walkers import find_principal_curve
 from workbench.types import Points
-
-Options = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ _BENT = "the straight start meets a point without a finite force and was bent as
 
 
 def solver_of(model: ScoreModel | Landscape, regime: str) -> Callable[..., Strings]:
-    """The solver of a regime: (model, ground, start, end, first strings, meter, options) -> Strings."""
+    """The solver of a regime: (model, ground, start, end, first strings, meter, settings) -> Strings."""
     if regime == "static":
         return solve_static
     return solve_principal if isinstance(model, Landscape) else solve_evolution
@@ -88,28 +86,28 @@ def first_strings(regime, start, end, nodes, starts, via, generator) -> tuple[li
     ], names
 
 
-def solve_static(model, ground: Ground, start, end, curves, meter, options) -> Strings:
+def solve_static(model, ground: Ground, start, end, curves, meter, settings: PathSettings) -> Strings:
     """Strings relaxed at one landscape, all starts in one batch."""
     points = torch.stack([curve.points for curve in curves])
     aside = False
-    if len(curves) == 1 and not options["given"] and points.shape[-1] > 1:
+    if len(curves) == 1 and not settings.given and points.shape[-1] > 1:
         forces = meter(ground.force, points)
         aside = not bool(torch.isfinite(forces).all())
         if aside:  # a singular point on the straight start, say: a bent one passes it
-            points = bend_aside(points.expand(2, -1, -1), options["generator"])[1:]
-    tol = 1e-5 if options["tol"] is None else options["tol"]
+            points = bend_aside(points.expand(2, -1, -1), settings.generator)[1:]
+    tol = 1e-5 if settings.tol is None else settings.tol
     found = relax_string(
         ground.force,
         Curve.through(points),
         tol=tol,
-        max_iterations=options["max_iterations"],
-        patience=200 if options["precondition"] is None else options["max_iterations"],
-        align=options["align"],
-        precondition=options["precondition"],
+        max_iterations=settings.max_iterations,
+        patience=200 if settings.precondition is None else settings.max_iterations,
+        align=settings.align,
+        precondition=settings.precondition,
         meter=meter,
         where="" if isinstance(model, Landscape) else f", sigma {ground.sigma:.4g}",
-        progress=options["progress"],
-        cancel=options["cancel"],
+        progress=settings.progress,
+        cancel=settings.cancel,
     )
     coarse = [None] * len(curves) if found.coarse is None else [Curve.through(p) for p in found.coarse.points]
     return Strings(
@@ -123,10 +121,10 @@ def solve_static(model, ground: Ground, start, end, curves, meter, options) -> S
     )
 
 
-def solve_principal(model, ground: Ground, start, end, curves, meter, options) -> Strings:
+def solve_principal(model, ground: Ground, start, end, curves, meter, settings: PathSettings) -> Strings:
     """Walkers around the relaxed strings of a landscape, T in its energy unit."""
-    strings = solve_static(model, ground, start, end, curves, meter, options)
-    temperature = 1.0 if options["temperature"] is None else options["temperature"]
+    strings = solve_static(model, ground, start, end, curves, meter, settings)
+    temperature = 1.0 if settings.temperature is None else settings.temperature
     span = torch.linalg.vector_norm(strings.points.diff(dim=-2), dim=-1).mean()
     probe = strings.points.reshape(-1, strings.points.shape[-1])
     reach = (
@@ -148,12 +146,12 @@ def solve_principal(model, ground: Ground, start, end, curves, meter, options) -
         Curve.through(strings.points),
         temperature=temperature,
         step=0.1 / stiffness,
-        walkers=16 if options["walkers"] is None else options["walkers"],
-        modes=options["modes"],
+        walkers=16 if settings.walkers is None else settings.walkers,
+        modes=settings.modes,
         meter=meter,
-        generator=options["generator"],
-        progress=options["progress"],
-        cancel=options["cancel"],
+        generator=settings.generator,
+        progress=settings.progress,
+        cancel=settings.cancel,
     )
     return replace(
         strings,
@@ -164,18 +162,20 @@ def solve_principal(model, ground: Ground, start, end, curves, meter, options) -
     )
 
 
-def solve_evolution(model: ScoreModel, ground: Ground, start, end, curves, meter, options) -> Strings:
+def solve_evolution(
+    model: ScoreModel, ground: Ground, start, end, curves, meter, settings: PathSettings
+) -> Strings:
     """Strings of all starts through the noise levels, in one batch."""
-    count, regime, generator = len(curves), options["regime"], options["generator"]
+    count, regime, generator = len(curves), settings.regime, settings.generator
     small = start.shape[-1] <= 16
-    walkers = options["walkers"]
+    walkers = settings.walkers
     walkers = (8 if small else 2) if walkers is None else walkers
-    limit = options["most_substeps"]
+    limit = settings.most_substeps
     limit = (None if small else 10) if limit is None else limit
     temperature = 0.0
     if regime == "principal":
-        temperature = 1.0 if options["temperature"] is None else options["temperature"]
-    given, via = options["given"], options["via"]
+        temperature = 1.0 if settings.temperature is None else settings.temperature
+    given, via = settings.given, settings.via
 
     def arc(here: Points, there: Points, nodes: int) -> Curve:
         if given:  # the caller's curves at the noise end, moved so that their ends meet the latents
@@ -185,39 +185,39 @@ def solve_evolution(model: ScoreModel, ground: Ground, start, end, curves, meter
             return Curve.through(points + gap)
         return Curve.through(bend_aside(slerp(here, there, nodes).points, generator))
 
-    steps = options["steps"]
+    steps = settings.steps
     steps = (50 if ground.energy is not None else 25) if steps is None else steps
-    quench = options["quench"]
+    quench = settings.quench
     quench = (1.0 if ground.energy is not None else 0.7) if quench is None else quench
     found = evolve_string(
         model,
         start.expand(count, -1),
         end.expand(count, -1),
-        nodes=options["nodes"],
-        gamma=0.0 if regime == "transport" else options["gamma"],
-        window=options["window"],
+        nodes=settings.nodes,
+        gamma=0.0 if regime == "transport" else settings.gamma,
+        window=settings.window,
         quench=quench,
-        schedule=options["schedule"],
+        schedule=settings.schedule,
         steps=steps,
-        solver=options["solver"],
-        sigma=options["sigma"],
+        solver=settings.solver,
+        sigma=settings.sigma,
         arc=arc,
         via=None if via is None else via.expand(count, -1, -1),
         temperature=temperature,
         walkers=walkers,
-        eta=options["eta"],
-        modes=options["modes"],
+        eta=settings.eta,
+        modes=settings.modes,
         most_substeps=limit,
-        tol=1e-3 if options["tol"] is None else options["tol"],
+        tol=1e-3 if settings.tol is None else settings.tol,
         meter=meter,
         generator=generator,
-        progress=options["progress"],
-        cancel=options["cancel"],
+        progress=settings.progress,
+        cancel=settings.cancel,
     )
     others: tuple[Curve | None, ...] = (None,) * count
     if regime == "mep" and ground.energy is not None and found.report.status is not Status.CANCELLED:
         still = relax_string(
-            ground.force, found.curve, levels=(options["nodes"],), tol=1e-4, max_iterations=60, meter=meter
+            ground.force, found.curve, levels=(settings.nodes,), tol=1e-4, max_iterations=60, meter=meter
         )
         others = tuple(Curve.through(points) for points in still.curve.points)
     return Strings(
