@@ -35,8 +35,8 @@ def open_azula(source: Any, settings: Settings) -> WrappedModel:
     """
     denoise = import_extra(
         "azula.denoise",
-        bring="pip install azula, or with --no-deps and einops beside a torch for the CPU: its torchvision must "
-        "match the build of torch",
+        bring="pip install azula; beside a torch for the CPU with --no-deps, and einops, because its "
+        "torchvision must match the build of torch",
     )
     if not isinstance(source, denoise.Denoiser):
         raise SettingError(

@@ -6,6 +6,7 @@ nothing that came with a file is run unless that is explicitly trusted.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from workbench.adapters.files import local_path, read_manifest
+from workbench.adapters.files import TORCH_SUFFIXES, local_path, read_json, read_manifest, read_tensors
+from workbench.adapters.generators import WEIGHTS
 from workbench.adapters.settings import Settings
-from workbench.adapters.wrap import PREDICTIONS
+from workbench.adapters.wrap import PREDICTIONS, WrappedModel
 from workbench.checks import check_choice, check_count, check_number, check_switch
-from workbench.decoders import Decoder
+from workbench.decoders import Decoder, LatentModel
 from workbench.devices import resolve_device
 from workbench.errors import SettingError
 from workbench.models import Landscape, ScoreModel
@@ -31,6 +33,11 @@ FAMILIES: dict[str, tuple[str, str]] = {
     "flow_matching": ("workbench.adapters.vector_fields", "open_field"),
     "torchcfm": ("workbench.adapters.vector_fields", "open_field"),
     "zuko": ("workbench.adapters.normalizing_flow", "open_zuko"),
+    "edm": ("workbench.adapters.edm", "open_edm"),
+    "dit": ("workbench.adapters.dit", "open_dit"),
+    "sit": ("workbench.adapters.dit", "open_sit"),
+    "decoder": ("workbench.adapters.generators", "open_generator"),
+    "onnx": ("workbench.adapters.onnx_graph", "open_onnx"),
 }
 """Families of foreign models: module and opener of each. The opener takes a source and `Settings`."""
 
@@ -58,6 +65,7 @@ def open_model(
     batch: int | None = None,
     trust: bool = False,
     arguments: dict[str, Any] | None = None,
+    decoder: str | Path | Decoder | None = None,
 ) -> ScoreModel | Decoder | Landscape:
     """Open any diffusion model, flow or decoder.
 
@@ -85,6 +93,7 @@ def open_model(
         batch: Most points to a network call; None for all at once.
         trust: Whether code that comes with the source may run.
         arguments: Constructor arguments of the network, for weights that do not say them.
+        decoder: What decodes the latents of a score model that came without: a decoder, or where one lies.
 
     Returns:
         A `ScoreModel` on pixels or points, a `LatentModel` where there is an autoencoder, a `Decoder`, or a
@@ -112,6 +121,7 @@ def open_model(
         "null": null,
         "name": name,
         "arguments": arguments,
+        "decoder": decoder,
     }
     given = {key: value for key, value in given.items() if value is not None}
     check_number("guidance", guidance)
@@ -120,16 +130,53 @@ def open_model(
     place, precision = resolve_device(device), dtype_of(dtype)
     if _is_shipped(source):
         return _shipped(source, condition, guidance, place, precision)
-    path = local_path(source) if isinstance(source, str | Path) else None
+    path = _weights_of(local_path(source)) if isinstance(source, str | Path) else None
     if path is not None:
         given = _manifest(path) | given
+    coder = given.pop("decoder", None)
     settings = _settings(given, guidance, place, precision, batch, trust)
     found = settings.kind or (kind_of_path(path) if path is not None else kind_of_object(source))
     check_choice("kind", found, KINDS)
     if found == "workbench":
         return _shipped(source, condition, guidance, place, precision)
     module, opener = FAMILIES[found]
-    return getattr(import_module(module), opener)(source if path is None else path, settings)
+    model = getattr(import_module(module), opener)(source if path is None else path, settings)
+    return model if coder is None else with_decoder(model, _decoder(coder, path, place, precision))
+
+
+def with_decoder(model: Any, decoder: Any) -> LatentModel:
+    """A score model on latents together with what decodes them.
+
+    Args:
+        model: The score model.
+        decoder: The decoder of its latents.
+
+    Returns:
+        Both as one.
+
+    Raises:
+        SettingError: If either plays another role, or their latents differ in shape.
+    """
+    if not isinstance(model, WrappedModel) or not isinstance(decoder, Decoder):
+        raise SettingError(
+            f"a {type(model).__name__} with decoder {type(decoder).__name__}", "a score model and a decoder"
+        )
+    if tuple(decoder.latent_shape) != model.frame.shape:
+        raise SettingError(
+            f"a decoder of latents of shape {tuple(decoder.latent_shape)}",
+            f"shape {model.frame.shape}, that of {model.frame.name}",
+            "the autoencoder that the model was trained with",
+        )
+    frame = replace(model.frame, space="latent", value_range=None)
+    return LatentModel(replace(model, frame=frame), decoder)
+
+
+def _decoder(coder: Any, beside: Path | None, device: torch.device, dtype: torch.dtype) -> Any:
+    """The decoder itself, or opened from where it lies; a relative path in a JSON counts from that file."""
+    if not isinstance(coder, str | Path):
+        return coder
+    near = None if beside is None else (beside if beside.is_dir() else beside.parent) / coder
+    return open_model(near if near is not None and near.exists() else coder, device=device, dtype=dtype)
 
 
 def kind_of_path(path: Path) -> str:
@@ -156,7 +203,38 @@ def kind_of_path(path: Path) -> str:
             "model_index.json or config.json of diffusers, or NAME.json with NAME.safetensors",
             "kind=...",
         )
-    raise SettingError(f"file {str(path)!r}", f"a file of a known kind: {', '.join(KINDS)}", "kind=...")
+    if path.suffix == ".onnx":
+        return "onnx"
+    if path.suffix in (".pkl", ".pickle"):
+        return "edm"
+    if path.suffix in (".safetensors", *TORCH_SUFFIXES):
+        return _kind_of_weights(path)
+    raise SettingError(
+        f"file {str(path)!r}",
+        "safetensors, a torch file of tensors, or ONNX",
+        f"kind= one of {', '.join(KINDS)}",
+    )
+
+
+def _kind_of_weights(path: Path) -> str:
+    """The family of a weights file, from the names of its tensors."""
+    names = set(read_tensors(path, prefer=WEIGHTS))
+    if any("x_embedder.proj.weight" in name for name in names):
+        for kind in ("sit", "dit"):
+            if kind in path.stem.lower():
+                return kind
+        raise SettingError(
+            f"{path}, a transformer that may be DiT or SiT", "which of them it is", "kind='dit' or kind='sit'"
+        )
+    if any("map_layer0.weight" in name or "emb_fourier.freqs" in name for name in names):
+        return "edm"
+    if any(name.endswith(("main.0.weight", "running_var")) for name in names):
+        return "decoder"
+    raise SettingError(
+        f"{path} with tensors {', '.join(sorted(names)[:3])} and others",
+        "weights of DiT, SiT, EDM, EDM2 or DCGAN, or a JSON beside the file with its kind",
+        "building the network with your code and open_model(network, ...)",
+    )
 
 
 def kind_of_object(source: Any) -> str:
@@ -196,10 +274,25 @@ def _shipped(
     return load_model(find_card(source), condition=condition, guidance=guidance, device=device, dtype=dtype)
 
 
+def _weights_of(path: Path) -> Path:
+    """Weights that a JSON with a kind lies beside, from its path or a folder with one; else the path."""
+    cards = [path] if path.suffix == ".json" else sorted(path.glob("*.json")) if path.is_dir() else []
+    if (path / "model_index.json").is_file() or (path / "config.json").is_file():
+        return path
+    found = [
+        weights
+        for card in cards
+        if card.is_file() and "kind" in read_json(card)
+        for suffix in (".safetensors", ".onnx", *TORCH_SUFFIXES)
+        if (weights := card.with_suffix(suffix)).is_file()
+    ]
+    return found[0] if len(found) == 1 else path
+
+
 def _manifest(path: Path) -> dict[str, Any]:
     """Settings that lie beside a source, under the names of `open_model`."""
     known = {"kind", "prediction", "schedule", "shape", "data_std", "value_range", "sigma_range", "classes"}
-    known |= {"condition", "null", "name", "arguments"}
+    known |= {"condition", "null", "name", "arguments", "decoder"}
     facts = read_manifest(path)
     return {key: value for key, value in facts.items() if key in known} if "kind" in facts else {}
 

@@ -6,8 +6,8 @@ field of the other clock belongs to `RECTIFIED`, which goes from noise at 1 to d
 
 A path that adds noise of its own, :math:`N(t x_1 + (1 - t) x_0, \sigma^2)`, is the schedule with
 :math:`s = \sqrt{(1-t)^2 + \sigma^2}`, whose velocity the same formula gives. Where noise and data are coupled
-in pairs (mini-batch optimal transport, Schroedinger bridges), the velocity still carries one into the other, but
-no formula turns it into a score, and such a model is refused.
+in pairs (mini-batch optimal transport, Schroedinger bridges), the velocity still carries one into the other,
+but no formula turns it into a score, and such a model is refused.
 
 References:
     Lipman, Havasi, Holderrieth et al., "Flow Matching Guide and Code", 2024, https://arxiv.org/abs/2412.06264
@@ -49,7 +49,7 @@ def open_field(source: Any, settings: Settings) -> WrappedModel:
         raise SettingError("a velocity field without shape", "the shape of one point", "shape=(2,)")
     if not callable(source):
         raise SettingError(f"a field of type {type(source).__name__}", "a network in memory")
-    network = settings.ready(source, own=False) if isinstance(source, nn.Module) else source
+    network: Any = settings.ready(source, own=False) if isinstance(source, nn.Module) else source
     condition = class_index(settings.condition, settings.classes)
     return wrap(
         _in_order(network, settings.shape),
