@@ -5,20 +5,20 @@ the space, of the size of the points' spread off the plane, shows as the distort
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from workbench.adapters.open import open_model
 from workbench.bench.state import BenchState
 from workbench.embeddings import Distortion, Identity, Section, Slice, fit_pca, measure_distortion
 from workbench.errors import SettingError
 from workbench.fields import Window, frame_window
 from workbench.flows import noise_range
-from workbench.models import ExactScore, Landscape
+from workbench.models import ExactScore, Landscape, ScoreModel
 from workbench.subjects import Subject, open_subject
 from workbench.types import Points
-from workbench.zoo import load_model
 
 _MARGIN = 0.06  # of the longer side around real samples
 
@@ -86,16 +86,15 @@ def subject_of_state(state: BenchState) -> Subject:
         dtype=state.dtype or None,
     )
     if state.guidance:
-        from dataclasses import replace
-
-        model = load_model(
+        model = open_model(
             state.model,
             condition=_class_of(state.condition),
             guidance=state.guidance,
             device=opened.device,
             dtype=opened.dtype,
         )
-        return replace(opened, model=model, frame=model.frame)
+        if isinstance(model, ScoreModel):
+            return replace(opened, model=model, frame=model.frame)
     return opened
 
 

@@ -85,6 +85,9 @@ def truth_of(
             return Truth(barrier=known.barrier, how=f"saddles of the route {known.route.name}")
         curve = world.reference_path(known.route.name).to(line.points)
         return Truth(known.barrier, known.route.length, None, curve, f"the known route {known.route.name}")
+    if line.kind == "trajectory" and sigma == 0.0:
+        curve = world.reference_path().to(line.points)
+        return Truth(curve=curve, how=f"the known route {world.facts.routes[0].name}")
     if line.kind == "geodesic" and line.report is not None and line.report.iterations:
         return _geodesic(line, subject, metric_name, metric, sigma, weight)
     return Truth()
