@@ -131,7 +131,7 @@ def _conda() -> Case:
     def run(seed=0, **options):
         generator = torch.Generator().manual_seed(seed)
         return fit(
-            latents, dim=2, iterations=150, batch=128, restarts=2, rate=5e-3, generator=generator, **options
+            latents, dim=2, iterations=80, batch=64, restarts=2, rate=5e-3, generator=generator, **options
         )
 
     return Case(

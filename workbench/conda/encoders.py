@@ -26,7 +26,9 @@ from torch import Tensor
 from torch.nn.functional import gelu, normalize
 
 from workbench.checks import check_choice, check_count
-from workbench.errors import SettingError
+from workbench.conda.context import Context
+from workbench.conda.latents import Latents
+from workbench.errors import SettingError, ShapeError
 
 ARCHITECTURES = ("mlp", "conv")
 """The encoders to choose from."""
@@ -141,7 +143,7 @@ def _convolution(weights: list[Tensor], x: Tensor) -> Tensor:
     last = len(_FILTERS) - 1
     for layer, (width, weight, bias) in enumerate(zip(_FILTERS, weights[::2], weights[1::2], strict=True)):
         seen = h.unfold(2, width, 1).transpose(-1, -2).flatten(-2)  # (copies, n, frames', width * channels)
-        made = seen @ weight[:, None] + bias[:, None]
+        made = torch.baddbmm(bias, seen.flatten(1, 2), weight).unflatten(1, seen.shape[1:3])
         if layer == last:
             return made[:, :, 0]
         made = gelu(made)
@@ -191,3 +193,32 @@ class Encoder:
     def embed(self, inputs: Tensor) -> Tensor:
         """Embed what `inputs` made of latents."""
         return encode_stack(self.plan, [w[None] for w in self.weights], inputs)[0]
+
+
+def embed_table(encoder: Encoder, table: Latents, context: Context, *, chunk: int | None = None) -> Tensor:
+    """Embed a table a block of rows at a time; windows of a convolution never cross a run's edge.
+
+    Args:
+        encoder: The encoder.
+        table: The latents, shape (count, latent dim).
+        context: Their context.
+        chunk: Rows together; None fits a memory budget.
+
+    Returns:
+        Points, shape (count, dim).
+
+    Raises:
+        ShapeError: If the latents have another dimension than the encoder.
+    """
+    if table.dim != encoder.dim:
+        raise ShapeError(f"latents of dimension {table.dim}", f"{encoder.dim}, as in the fit")
+    with torch.no_grad():
+        if encoder.plan.width == 1 and chunk is None:
+            return torch.cat([encoder(block.cpu()) for _, block in table.blocks()])
+        windows = context.windows(encoder.plan.width)
+        size = chunk or max(1, 2**26 // (table.row_bytes * encoder.plan.width))
+        parts = []
+        for rows in windows.split(size):
+            z = table.rows(rows).cpu()
+            parts.append(encoder(z[:, 0] if encoder.plan.width == 1 else z))
+        return torch.cat(parts)

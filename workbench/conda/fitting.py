@@ -16,7 +16,7 @@ References:
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -294,6 +294,7 @@ def train(
     dtype: torch.dtype = torch.float32,
     device: str | torch.device = "cpu",
     control: bool = True,
+    start: Encoder | None = None,
     progress: Progress | None = None,
     cancel: Cancel | None = None,
 ) -> Training:
@@ -307,6 +308,7 @@ def train(
         dtype: Precision of the network.
         device: Where it is trained.
         control: Whether the shuffled control is trained beside it; a benchmark may leave it out.
+        start: An encoder to go on from, with its scaling; there is one copy then.
         progress: Called with a fraction and a sentence.
         cancel: An object whose `is_set()` stops early with what has been learnt.
 
@@ -316,7 +318,11 @@ def train(
     Raises:
         SettingError: If the settings do not fit the data.
     """
-    center, basis = fit_scaling(table, config, generator, dtype)
+    if start is None:
+        center, basis = fit_scaling(table, config, generator, dtype)
+    else:
+        center, basis = start.center.to(dtype), start.basis.to(dtype)
+        config = replace(config, restarts=1, temperature=start.temperature)
     plan = Plan(
         config.architecture,
         basis.shape[-1],
@@ -333,6 +339,8 @@ def train(
     own, _ = sides[0].draw(_PAIRS, generator)
     directions = shared_directions(inputs, (own[0], own[1]), 2 * config.dim)
     run = _Run(plan, config, inputs, windows, seeds, directions, control, dtype)
+    if start is not None:
+        run.begin_at(start)
     judged = [sides[1].draw(config.batch, generator) for _ in range(_ROUNDS)]
     cuts = {max(1, round(share * config.iterations)) for share in _CUTS} if config.restarts > 1 else set()
     step, cancelled = 0, False
@@ -356,7 +364,7 @@ def train(
         tuple(w[place].detach().cpu() for w in run.weights),
         center,
         basis,
-        float(run.temperature()[place]),
+        float(run.temperature().detach()[place]),
     )
     return Training(
         encoder=encoder,
@@ -373,30 +381,70 @@ def train(
     )
 
 
+@torch.no_grad()
+def measure_loss(
+    encoder: Encoder,
+    table: Latents,
+    context: Context,
+    config: CondaConfig,
+    *,
+    generator: torch.Generator,
+    rounds: int = _ROUNDS,
+) -> float:
+    """InfoNCE of an encoder on frames, which need not be those it was trained on.
+
+    Args:
+        encoder: The encoder.
+        table: Latents.
+        context: What is known about them.
+        config: Names the pairs, the similarity and the batch.
+        generator: Draws the pairs.
+        rounds: Batches that are averaged.
+
+    Returns:
+        The loss in nats, for `config.batch` negatives.
+    """
+    positives = law_of_pairs(context, config)
+    windows = context.windows(encoder.plan.width)
+    everything = torch.arange(len(context))
+    losses = []
+    for _ in range(rounds):
+        reference = positives.references.draw(config.batch, generator)
+        positive = positives.draw(reference, generator)
+        negative = draw_integers(len(context), (config.batch,), everything, generator)
+        index = torch.cat([reference, positive, negative])
+        z = table.rows(windows[index]).cpu()
+        c = encoder(z[:, 0] if encoder.plan.width == 1 else z)
+        losses.append(infonce(*c.chunk(3), similarity=config.similarity, temperature=encoder.temperature))
+    return float(torch.stack(losses).double().mean())
+
+
+def law_of_pairs(context: Context, config: CondaConfig) -> Positives:
+    """The sampler that a configuration names."""
+    return make_positives(
+        context,
+        config.positives,
+        offset=config.offset,
+        delta=config.delta,
+        inner=config.inner,
+        prior=config.prior,
+    )
+
+
 def _sides(
     context: Context, config: CondaConfig, generator: torch.Generator
 ) -> tuple[tuple[_Side, _Side], bool, list[str]]:
-    def law(part: Context) -> Positives:
-        return make_positives(
-            part,
-            config.positives,
-            offset=config.offset,
-            delta=config.delta,
-            inner=config.inner,
-            prior=config.prior,
-        )
-
     def side(rows: Tensor, positives: Positives) -> _Side:
         shuffle = torch.randperm(len(rows), generator=generator, device=generator.device).cpu()
         return _Side(rows, positives, shuffle)
 
     everything = torch.arange(len(context))
-    whole = law(context)  # refuses what cannot work, in terms of all frames
+    whole = law_of_pairs(context, config)  # refuses what cannot work, in terms of all frames
     furthest = max(config.offset) if isinstance(config.offset, tuple) else config.offset
     split = split_runs(context, config.held_out, furthest + 2, generator)
     if split is not None:
         try:
-            train_side, held_side = (side(rows, law(context.select(rows))) for rows in split)
+            train_side, held_side = (side(rows, law_of_pairs(context.select(rows), config)) for rows in split)
         except SettingError:  # a class or a trajectory that one of the halves lost
             split = None
     if split is None:
@@ -439,6 +487,21 @@ class _Run:
         self.held = torch.full((config.restarts,), torch.nan, dtype=torch.float64)
         self.control_held = math.nan
         self.columns = torch.arange(config.restarts, device=device)
+        self._optimise()
+
+    def begin_at(self, start: Encoder) -> None:
+        """Replace the first weights by those of an encoder.
+
+        Raises:
+            SettingError: If it has another shape.
+        """
+        if start.plan != self.plan:
+            raise SettingError(
+                f"an encoder of {start.plan}", f"one of {self.plan}", "fit in place of partial_fit"
+            )
+        self.weights = [
+            weight.to(old)[None].clone() for weight, old in zip(start.weights, self.weights, strict=True)
+        ]
         self._optimise()
 
     def _optimise(self) -> None:

@@ -10,7 +10,7 @@ uniform      1/k                                                       no       
 inverse      distance^(-power), Shepard                                yes          n^(-1/m)
 softmax      a Gaussian half as wide as the farthest neighbour         no           n^(-1/m)
 tapered      1 - distance / distance of neighbour k + 1; continuous    no           n^(-1/m)
-barycentric  least squares of c by its neighbours, as in LLE           up to ridge  n^(-2/m)
+barycentric  least squares of c by its neighbours, as in LLE           if k <= m+1  n^(-2/m)
 linear       local linear regression on the leading local axes         up to width  n^(-2/m)
 ============ ========================================================= ============ ===================
 

@@ -144,11 +144,12 @@ class LinearDynamics:
 
     Attributes:
         modes: Modes of the newest point, shape (dim, r), complex.
-        dual: What turns a history into amplitudes, shape (r, delays dim), complex.
+        dual: What turns a history and a constant into amplitudes, shape (r, delays dim + 1), complex.
         eigenvalues: Factor of each mode in one step, shape (r,), complex, none outside the unit circle if
             they were made stable.
         raw: The eigenvalues as fitted.
         mean: What is subtracted from points, shape (dim,).
+        level: The constant.
         delays: Points of history.
         dt: Time of one step, in the user's unit.
         method: How they were fitted.
@@ -159,6 +160,7 @@ class LinearDynamics:
     eigenvalues: Tensor
     raw: Tensor
     mean: Tensor
+    level: float
     delays: int
     dt: float
     method: str
@@ -188,7 +190,8 @@ class LinearDynamics:
                 f"at least {self.delays} points of dimension {len(self.mean)}",
             )
         recent = (history[-self.delays :].to(self.mean) - self.mean).flip(0).reshape(-1)
-        amplitude = self.dual @ recent.to(self.dual)
+        state = torch.cat([recent, torch.full((1,), self.level).to(recent)])
+        amplitude = self.dual @ state.to(self.dual)
         powers = self.eigenvalues[:, None] ** torch.arange(1, steps + 1)
         return ((self.modes @ (amplitude[:, None] * powers)).real.mT + self.mean).to(history)
 
@@ -246,16 +249,17 @@ def fit_dynamics(
         dt = float((moments[usable + 1] - moments[usable]).median())
     mean = points.mean(dim=0)
     rows = (points - mean)[context.order]
-    dim = points.shape[1]
-    state = torch.cat([rows[usable - j] for j in range(delays)], dim=1)
-    target = torch.cat([rows[usable + 1 - j] for j in range(delays)], dim=1)
+    dim, wide = points.shape[1], delays * points.shape[1]
+    level = float(rows.square().mean().sqrt()) or 1.0
+    steady = torch.full((len(usable), 1), level, dtype=rows.dtype)  # the centre need not be the mean
+    state = torch.cat([rows[usable - j] for j in range(delays)] + [steady], dim=1)
+    target = torch.cat([rows[usable + 1 - j] for j in range(delays)] + [steady], dim=1)
     if method == "ar":
-        level = ridge * float(state.square().mean()) * len(state)
-        normal = state.T @ state + level * torch.eye(state.shape[1], dtype=state.dtype)
-        step = torch.linalg.solve(normal, state.T @ target[:, :dim]).T
-        companion = torch.zeros(dim * delays, dim * delays, dtype=state.dtype)
-        companion[:dim] = step
-        companion[dim:, :-dim] = torch.eye(dim * (delays - 1), dtype=state.dtype)
+        normal = state.T @ state + ridge * level**2 * len(state) * torch.eye(wide + 1, dtype=state.dtype)
+        companion = torch.zeros(wide + 1, wide + 1, dtype=state.dtype)
+        companion[:dim] = torch.linalg.solve(normal, state.T @ target[:, :dim]).T
+        companion[dim:wide, : wide - dim] = torch.eye(wide - dim, dtype=state.dtype)
+        companion[-1, -1] = 1.0
         raw, modes = torch.linalg.eig(companion)
     else:
         raw, modes = _with_pydmd(state, target, method, rank, bool(len(usable) == last[0] - delays + 1))
@@ -266,6 +270,7 @@ def fit_dynamics(
         eigenvalues=raw / size,
         raw=raw,
         mean=mean,
+        level=level,
         delays=delays,
         dt=dt,
         method=method,

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from workbench.checks import check_choice, check_count, check_number, check_run, check_switch
 from workbench.conda.context import Context, context_of
-from workbench.conda.encoders import Encoder
+from workbench.conda.encoders import Encoder, embed_table
 from workbench.conda.fitting import CondaConfig, Training, train
 from workbench.conda.latents import Latents, check_finite, open_latents
 from workbench.conda.lifts import Lift, NeighbourIndex, lift
@@ -249,35 +249,6 @@ def fit_conda(
             sources=SOURCES,
         ),
     )
-
-
-def embed_table(encoder: Encoder, table: Latents, context: Context, *, chunk: int | None = None) -> Tensor:
-    """Embed a table a block of rows at a time; windows of a convolution never cross a run's edge.
-
-    Args:
-        encoder: The encoder.
-        table: The latents, shape (count, latent dim).
-        context: Their context.
-        chunk: Rows together; None fits a memory budget.
-
-    Returns:
-        Points, shape (count, dim).
-
-    Raises:
-        ShapeError: If the latents have another dimension than the encoder.
-    """
-    if table.dim != encoder.dim:
-        raise ShapeError(f"latents of dimension {table.dim}", f"{encoder.dim}, as in the fit")
-    with torch.no_grad():
-        if encoder.plan.width == 1 and chunk is None:
-            return torch.cat([encoder(block.cpu()) for _, block in table.blocks()])
-        windows = context.windows(encoder.plan.width)
-        size = chunk or max(1, 2**26 // (table.row_bytes * encoder.plan.width))
-        parts = []
-        for rows in windows.split(size):
-            z = table.rows(rows).cpu()
-            parts.append(encoder(z[:, 0] if encoder.plan.width == 1 else z))
-        return torch.cat(parts)
 
 
 def trace(
