@@ -1,5 +1,6 @@
 """Learning a log partition function and its Fisher metric from samples at known natural points."""
 
+from workbench.logpartition.chain import ChainTrial, try_tasep
 from workbench.logpartition.family import (
     FamilyFit,
     LatticeStatistics,
@@ -8,16 +9,19 @@ from workbench.logpartition.family import (
     network_for,
 )
 from workbench.logpartition.mbar import LearnedPotential, bootstrap_metric, potential_of_statistics
-from workbench.logpartition.trial import PUBLISHED, LatticeTrial, try_ising
+from workbench.logpartition.scoring import PUBLISHED, Published
+from workbench.logpartition.trial import LatticeTrial, try_ising
 from workbench.logpartition.twostage import ConvexPotential, SmoothPotential, TwoStageFit, fit_two_stage
 
 __all__ = [
     "PUBLISHED",
+    "ChainTrial",
     "ConvexPotential",
     "FamilyFit",
     "LatticeStatistics",
     "LatticeTrial",
     "LearnedPotential",
+    "Published",
     "SmoothPotential",
     "TwoStageFit",
     "VectorStatistics",
@@ -27,4 +31,5 @@ __all__ = [
     "network_for",
     "potential_of_statistics",
     "try_ising",
+    "try_tasep",
 ]

@@ -167,9 +167,6 @@ def fit_two_stage(
         features = network_for(samples, 16) if network is None else network
         posterior = _Posterior(features, 16, count).to(samples.device, torch.float32)
     check_smooth(psi)
-    centre = 0.5 * (points.amax(dim=0) + points.amin(dim=0))
-    scale = 0.5 * (points.amax(dim=0) - points.amin(dim=0))
-    unit = ((points - centre) / scale).float()
     order = torch.argsort(cells, stable=True)
     first = held.cumsum(0) - held
 
@@ -184,12 +181,20 @@ def fit_two_stage(
             torch.softmax(posterior(draw(every)), dim=1) for _ in range(max(4, int(held.min()) // bundle))
         ]
     target = torch.stack(rows).mean(dim=0)
-    psi, stage_two = _train_potential(psi.to(unit), unit, target, bundle, steps, rate, progress)
-    psi = psi.to(points.dtype)
+    fitted = fit_potential(
+        target,
+        points,
+        bundle=bundle,
+        potential=psi,
+        steps=steps,
+        rate=rate,
+        progress=None if progress is None else lambda share, words: progress(0.7 + 0.3 * share, words),
+    )
+    stage_two = fitted.divergences
     factor = 2.0 if doubled else 1.0
 
     def natural(t: Tensor) -> Tensor:
-        return factor * psi((t - centre) / scale)
+        return factor * fitted.potential(t)
 
     name = f"two-stage Fisher, bundles of {bundle}" + (", doubled" if doubled else "")
     settings = {"bundle": bundle, "doubled": doubled, "epochs": epochs, "steps": steps, "rate": rate}
@@ -228,6 +233,65 @@ def _train_posterior(posterior, draw, count, total, epochs, rate, generator, pro
     return tuple(losses)
 
 
+@dataclass(frozen=True, slots=True)
+class FittedPotential:
+    """A potential that explains posteriors.
+
+    Attributes:
+        potential: psi at natural points (*batch, dim), shape (*batch); twice differentiable.
+        divergences: Mean Jensen-Shannon divergence at a few steps, in nats.
+    """
+
+    potential: Callable[[Tensor], Tensor]
+    divergences: tuple[float, ...]
+
+
+def fit_potential(
+    posteriors: Tensor,
+    points: Tensor,
+    *,
+    bundle: int = 1,
+    potential: nn.Module | None = None,
+    steps: int = 800,
+    rate: float = 1e-2,
+    generator: torch.Generator | None = None,
+    progress: Callable[[float, str], None] | None = None,
+) -> FittedPotential:
+    """The second stage alone: the potential whose posteriors are closest to given ones.
+
+    Args:
+        posteriors: p(t | t'), rows t' sum to one, shape (cells, cells).
+        points: Natural points of the cells, shape (cells, dim).
+        bundle: K, how many samples a posterior saw.
+        potential: psi of the points scaled to -1 .. 1, smooth; a `ConvexPotential` if None. Trained in place.
+        steps: Steps of the optimiser.
+        rate: Largest learning rate.
+        generator: Source of initial weights; None for one of seed 0.
+        progress: Called with the share done and a message.
+
+    Returns:
+        psi as a function of the points themselves.
+
+    Raises:
+        ShapeError: If the posteriors do not fit the points.
+        SettingError: If the potential has no second derivative.
+    """
+    if posteriors.shape != (len(points), len(points)):
+        raise ShapeError(f"posteriors of shape {tuple(posteriors.shape)}", f"{(len(points), len(points))}")
+    if potential is None:
+        generator = seeded(generator)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(draw_integers(2**31, (), points, generator)))
+            potential = ConvexPotential(points.shape[1])
+    check_smooth(potential)
+    centre = 0.5 * (points.amax(dim=0) + points.amin(dim=0))
+    scale = 0.5 * (points.amax(dim=0) - points.amin(dim=0))
+    unit, target = ((points - centre) / scale).float(), posteriors.float()
+    psi, trace = _train_potential(potential.to(unit), unit, target, bundle, steps, rate, progress)
+    psi = psi.to(points.dtype)
+    return FittedPotential(lambda t: psi((t - centre) / scale), trace)
+
+
 def _train_potential(psi, unit, target, bundle, steps, rate, progress) -> tuple[nn.Module, tuple[float, ...]]:
     optimiser = torch.optim.Adam(psi.parameters(), lr=rate)
     log_target = torch.log(target.clamp_min(1e-12))
@@ -248,5 +312,5 @@ def _train_potential(psi, unit, target, bundle, steps, rate, progress) -> tuple[
         if step % max(1, steps // 20) == 0 or step == steps - 1:
             trace.append(float(loss.detach()))
             if progress is not None:
-                progress(0.7 + 0.3 * (step + 1) / steps, f"potential: divergence {trace[-1]:.4f} nats")
+                progress((step + 1) / steps, f"potential: divergence {trace[-1]:.4f} nats")
     return psi, tuple(trace)

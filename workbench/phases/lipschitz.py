@@ -73,16 +73,29 @@ class FlowMap:
 
     def __call__(self, z: Points) -> Points:
         """Samples of latents, shape (*batch, dim); differentiable. Four model calls a step and point."""
-        top = math.asinh(self.sigma_max / self.softness)
-        h = -top / self.steps
+        return self._follow(self._spread * z, self._top, 0.0)
+
+    def invert(self, x: Points) -> Points:
+        """Latents of samples by the same flow backwards, shape (*batch, dim); exact up to its steps."""
+        return self._follow(x, 0.0, self._top) / self._spread
+
+    @property
+    def _top(self) -> float:
+        return math.asinh(self.sigma_max / self.softness)
+
+    @property
+    def _spread(self) -> float:
+        return math.hypot(self.sigma_max, self.model.frame.data_std)
+
+    def _follow(self, y: Tensor, start: float, end: float) -> Tensor:
+        h = (end - start) / self.steps
 
         def rate(y: Tensor, u: float) -> Tensor:
             sigma = self.softness * math.sinh(max(u, 1e-9))
             return noise(self.model, y, sigma) * (self.softness * math.cosh(u))
 
-        y = math.hypot(self.sigma_max, self.model.frame.data_std) * z
         for k in range(self.steps):
-            u = top + k * h
+            u = start + k * h
             first = rate(y, u)
             second = rate(y + 0.5 * h * first, u + 0.5 * h)
             third = rate(y + 0.5 * h * second, u + 0.5 * h)

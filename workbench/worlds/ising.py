@@ -255,7 +255,14 @@ def sample_heat_bath(lattice: Ising, x: Tensor, *, sweeps: int = 200, generator:
     return spins
 
 
-def sample_wolff(lattice: Ising, x: Tensor, *, clusters: int = 200, generator: torch.Generator) -> Tensor:
+def sample_wolff(
+    lattice: Ising,
+    x: Tensor,
+    *,
+    clusters: int = 200,
+    start: Tensor | None = None,
+    generator: torch.Generator,
+) -> Tensor:
     """One configuration for each natural point, by single clusters with a ghost spin for the field.
 
     A cluster grows from a random site along bonds that join equal spins, open with probability 1 - exp(-2K);
@@ -265,7 +272,9 @@ def sample_wolff(lattice: Ising, x: Tensor, *, clusters: int = 200, generator: t
     Args:
         lattice: The torus, any size.
         x: Natural points (K, B) with K >= 0, one for each chain, shape (count, 2).
-        clusters: Clusters from a random start; near the critical point a few hundred suffice at any size.
+        clusters: Clusters grown; near the critical point a few hundred suffice at any size. At weak coupling
+            clusters are small: begin from `sample_heat_bath` there.
+        start: Spins to begin with, shape (count, rows, columns); random ones if None.
         generator: Source of all draws.
 
     Returns:
@@ -276,7 +285,7 @@ def sample_wolff(lattice: Ising, x: Tensor, *, clusters: int = 200, generator: t
     """
     if bool((x[:, 0] < 0.0).any()):
         raise SettingError(f"a coupling of {float(x[:, 0].min()):g}", "K >= 0", "sample_heat_bath")
-    spins = _start(lattice, x, generator)
+    spins = _start(lattice, x, generator) if start is None else start
     count = x.shape[0]
     open_bond = -torch.expm1(-2.0 * x[:, 0].float())[:, None, None]
     tied = -torch.expm1(-2.0 * x[:, 1].float().abs())[:, None, None]

@@ -1,5 +1,7 @@
 """Learned log partition functions against exact ones, by three routes."""
 
+import threading
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -13,10 +15,12 @@ from workbench.logpartition import (
     fit_two_stage,
     potential_of_statistics,
     try_ising,
+    try_tasep,
 )
 from workbench.metrics import Chart, Metric, check_positive, hessian_residual
 from workbench.report import Status
 from workbench.worlds.ising import Ising
+from workbench.worlds.tasep import Tasep
 
 
 def relative_errors(found, exact, ranges):
@@ -180,7 +184,7 @@ def test_the_whole_way_on_a_small_lattice():
     assert_close(
         trial.exact, lattice.metric().matrix(trial.points), rtol=1e-9, atol=1e-9
     )  # the mirrored half too
-    with pytest.raises(SettingError, match="even size of 4 to 12"):
+    with pytest.raises(SettingError, match="even size from 4"):
         try_ising(5)
 
 
@@ -192,3 +196,36 @@ def test_eight_by_eight_ising_bar(generator):
     assert trial.median <= 0.15
     assert trial.p90 <= 0.30
     assert trial.indefinite == 0.0
+
+
+def test_a_lattice_too_wide_for_its_transfer_matrix_has_its_true_statistics_beside_it():
+    trial = try_ising(14, grid=8, per_cell=40, sweeps=30, epochs=8, coupling=(0.1, 0.35), field=0.2)
+    assert "true statistics" in trial.reference
+    assert trial.reference_error < 0.01  # against Kaufman's product, nats a spin
+    assert trial.median < 0.25
+    assert trial.log_partition_error < 0.02
+    assert trial.report.converged
+
+
+def test_the_driven_chain_is_learned_as_well_as_a_family_can():
+    trial = try_tasep(6, grid=6, per_cell=150, epochs=6)
+    chain = Tasep(6)
+    assert_close(trial.exact[7], chain.configuration_metric(trial.rates[7]), rtol=1e-10, atol=1e-12)
+    assert trial.median < 0.35
+    assert trial.indefinite == 0.0
+    assert trial.log_partition_error < 0.08
+    assert max(trial.derivative_errors) < 0.15
+    assert trial.current_error < trial.current_floor + 0.02
+    assert try_tasep(14, grid=3, per_cell=20, epochs=1).median is None
+    with pytest.raises(SettingError, match="3 sites"):
+        try_tasep(2)
+
+
+def test_cancelling_a_fit_keeps_what_there_is_and_says_so(small):
+    _, points, cells, spins, _ = small
+    stop = threading.Event()
+    stop.set()
+    fit = fit_family(spins[::4], points, cells[::4], epochs=5, cancel=stop)
+    assert fit.report.status is Status.CANCELLED
+    assert fit.report.iterations == 1
+    assert fit.report.model_calls == len(cells[::4])

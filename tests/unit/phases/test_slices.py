@@ -1,0 +1,120 @@
+"""Slices through latents, learned potentials on them, and the plateaus of their gradients, on known maps."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from workbench.errors import SettingError, ShapeError
+from workbench.fields import Window
+from workbench.metrics import matrix
+from workbench.phases import (
+    FlowMap,
+    compare_metrics,
+    latent_slice,
+    learn_slice,
+    measure_plateaus,
+    open_slice,
+    two_gaussians,
+)
+from workbench.worlds import load_world
+
+UNIT = Window((0.0, 1.0), (0.0, 1.0))
+MIDDLE = torch.tensor([0.4, 0.6], dtype=torch.float64)
+STEEP = 12.0
+
+
+def four_phases(side):
+    """Features tanh(12 (t - t0)) in both coordinates: four phases; the metric of the map is a Hessian."""
+    axis = torch.linspace(0.0, 1.0, side, dtype=torch.float64)
+    grid = torch.cartesian_prod(axis, axis).flip(-1)
+    slopes = STEEP / torch.cosh(STEEP * (grid - MIDDLE)) ** 2
+    metric = torch.diag_embed(slopes**2).reshape(side, side, 2, 2)
+    labels = (grid[:, 0] > MIDDLE[0]).long() + 2 * (grid[:, 1] > MIDDLE[1]).long()
+    features = torch.tanh(STEEP * (grid - MIDDLE)).reshape(side, side, 2)
+    return features, metric, labels.reshape(side, side)
+
+
+@pytest.fixture(scope="module")
+def learned():
+    return learn_slice(four_phases(12)[0], UNIT, steps=500)
+
+
+def test_the_learned_metric_has_the_ridges_of_the_map(learned):
+    _, exact, _ = four_phases(12)
+    scale, correlation = compare_metrics(learned.matrices, exact)
+    assert correlation > 0.8
+    assert 0.2 < scale < 5.0
+    assert bool((torch.linalg.eigvalsh(learned.matrices) > 0.0).all())
+    assert learned.report.history[-1] < 0.3 * learned.report.history[0]
+
+
+def test_the_gradient_of_the_learned_potential_is_a_staircase(learned):
+    _, _, labels = four_phases(12)
+    stairs = measure_plateaus(learned.gradient, labels=labels)
+    assert stairs.flatness > 0.75
+    assert stairs.heights.shape == (4, 2)
+    found = measure_plateaus(learned.gradient, count=4)
+    agree = (found.labels[:, :, None, None] == found.labels) == (labels[:, :, None, None] == labels)
+    assert float(agree.double().mean()) > 0.85
+
+
+def test_plateaus_of_an_exact_staircase_and_of_a_ramp():
+    _, _, labels = four_phases(8)
+    heights = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0], [1.0, 2.0]], dtype=torch.float64)
+    exact = measure_plateaus(heights[labels], labels=labels)
+    assert exact.flatness == pytest.approx(1.0, abs=1e-12)
+    assert exact.spread == pytest.approx(0.0, abs=1e-12)
+    assert_close(exact.heights, heights, rtol=0.0, atol=1e-12)
+    axis = torch.linspace(0.0, 1.0, 64, dtype=torch.float64)
+    ramp = torch.stack(torch.meshgrid(axis, axis, indexing="xy"), dim=-1)
+    halves = (
+        ramp[..., 0] > 0.5
+    ).long()  # halves explain 3/4 of one coordinate's variance, none of the other's
+    assert measure_plateaus(ramp, labels=halves).flatness == pytest.approx(0.375, abs=0.01)
+    with pytest.raises(ShapeError, match="labels of shape"):
+        measure_plateaus(ramp, labels=labels)
+
+
+def test_features_that_never_change_are_refused():
+    with pytest.raises(SettingError, match="same everywhere"):
+        learn_slice(torch.zeros(6, 6, 3), UNIT)
+    with pytest.raises(ShapeError, match="features of shape"):
+        learn_slice(torch.zeros(36, 3), UNIT)
+
+
+def test_the_flow_backwards_returns_the_latents():
+    flow = FlowMap(two_gaussians(0.5), sigma_max=100.0, softness=0.25, steps=80)
+    z = torch.tensor([[-1.1], [0.3], [0.9]])
+    assert_close(flow.invert(flow(z)), z, rtol=1e-4, atol=1e-5)
+
+
+def test_a_slice_through_a_decoder_has_its_pullback():
+    plane = open_slice("fashion_latent", latents="decoder", corners="0;1;2", dtype=torch.float64)
+    at = torch.tensor([[0.2, 0.3], [0.5, 0.1]])
+    found = matrix(plane.picture_metric(), at)
+    step = 1e-5  # central differences through plane and decoder
+    columns = [
+        (plane.pictures(at + step * axis) - plane.pictures(at - step * axis)) / (2.0 * step)
+        for axis in torch.eye(2)
+    ]
+    jacobian = torch.stack(columns, dim=-1)
+    assert_close(found, jacobian.mT @ jacobian, rtol=1e-6, atol=1e-6)
+    assert plane.calls == 0
+    assert plane.pictures(at).shape == (2, 784)
+    assert plane.labels(at).shape == (2,)
+
+
+def test_named_corners_lead_back_to_their_samples():
+    plane = open_slice("fashion_latent", corners="3;1;0", steps=24)
+    there = plane.samples(torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], dtype=torch.float32))
+    direct = open_slice("fashion_latent", corners="3;1;0", latents="decoder").corners
+    assert_close(there, direct, rtol=0.0, atol=0.15)
+
+
+def test_what_names_no_slice_is_said():
+    with pytest.raises(SettingError, match="three points"):
+        open_slice("digits", corners="0;1")
+    with pytest.raises(SettingError, match="decoder where the model has one"):
+        open_slice("digits", latents="decoder")
+    with pytest.raises(SettingError, match="without a judge"):
+        latent_slice(load_world("g3"), dtype=torch.float64).labels(torch.zeros(1, 2))
