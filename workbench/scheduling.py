@@ -100,7 +100,7 @@ class Scheduler:
         with self._state:
             return self._waiting is not None or self._running is not None
 
-    def submit(self, request: Any, speed: Speed = "full", *, delay: float = 0.0) -> None:
+    def submit(self, request: Any, speed: Speed = "full", *, delay: float | int = 0.0) -> None:
         """Ask for an answer; what waits is forgotten, and what runs at full speed is cancelled.
 
         Args:
@@ -131,7 +131,7 @@ class Scheduler:
                 self._running.cancel.set()
             self._state.notify_all()
 
-    def wait(self, timeout: float = 30.0) -> bool:
+    def wait(self, timeout: float | int = 30.0) -> bool:
         """Block until nothing waits or runs.
 
         Returns:
@@ -150,7 +150,7 @@ class Scheduler:
                 self._running.cancel.set()
             self._state.notify_all()
 
-    def _next(self, patience: float) -> _Ticket | None:
+    def _next(self, patience: float | int) -> _Ticket | None:
         """The ticket whose time has come, moved to running; None if there was none for a while."""
         end = time.monotonic() + patience
         with self._state:

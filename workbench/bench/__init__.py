@@ -1,33 +1,55 @@
-"""The bench: the same two points under all lenses, as one state with its answers, its table and its file."""
+"""The bench: the same two points under all lenses, as one state with its answers, its table and its file.
 
-from workbench.bench.answers import BenchLens, Ellipse, Inquiry, LensAnswer, Line, answer
-from workbench.bench.bench import Bench, BenchEvent, BenchResult
-from workbench.bench.cache import CacheUse, ContentCache, content_key
-from workbench.bench.compare import Comparison, Row, compare
-from workbench.bench.lenses import BENCH_LENSES
-from workbench.bench.state import BenchState, load_view, read_view, save_view, state_of, state_of_cell
+Names are imported from their homes when they are first asked for, so that a view file can be read without
+waiting for torch.
+"""
 
-__all__ = [
-    "BENCH_LENSES",
-    "Bench",
-    "BenchEvent",
-    "BenchLens",
-    "BenchResult",
-    "BenchState",
-    "CacheUse",
-    "Comparison",
-    "ContentCache",
-    "Ellipse",
-    "Inquiry",
-    "LensAnswer",
-    "Line",
-    "Row",
-    "answer",
-    "compare",
-    "content_key",
-    "load_view",
-    "read_view",
-    "save_view",
-    "state_of",
-    "state_of_cell",
-]
+from importlib import import_module
+from typing import Any
+
+_HOMES = {
+    "BENCH_LENSES": "lenses",
+    "Bench": "bench",
+    "BenchEvent": "bench",
+    "BenchLens": "answers",
+    "BenchResult": "bench",
+    "BenchState": "state",
+    "CacheUse": "cache",
+    "Comparison": "compare",
+    "ContentCache": "cache",
+    "Ellipse": "answers",
+    "Filmstrip": "export",
+    "Inquiry": "answers",
+    "LensAnswer": "answers",
+    "Line": "answers",
+    "Row": "compare",
+    "Scrub": "scrub",
+    "Trust": "trust",
+    "answer": "answers",
+    "cite": "citations",
+    "content_key": "cache",
+    "export_filmstrip": "export",
+    "filmstrip_of": "export",
+    "load_view": "state",
+    "metric_of": "geodesics",
+    "read_view": "state",
+    "save_view": "state",
+    "scrub_levels": "scrub",
+    "state_of": "state",
+    "state_of_cell": "state",
+    "trust_of": "trust",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'workbench.bench' has no attribute {name!r}")
+    value = getattr(import_module(f"workbench.bench.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -4,6 +4,7 @@ All energies are taken at one noise level, all lengths by the same rule, so that
 lens they come from. What a solver certifies about its own curve stands beside them.
 """
 
+import re
 from dataclasses import dataclass
 
 import torch
@@ -89,6 +90,21 @@ class Comparison:
             if row.line == line:
                 return row
         raise KeyError(line)
+
+    def numbers(self) -> dict[str, Estimate]:
+        """Every number of the table by a name that a notebook can record: curve, dot, column."""
+        found: dict[str, Estimate] = {}
+        for row in self.rows:
+            own = re.sub(r"[^A-Za-z0-9]+", "_", row.line).strip("_")
+            found[f"{own}.barrier"] = row.barrier
+            if row.lowest is not None:
+                found[f"{own}.lowest_density"] = row.lowest
+            for name, length in row.lengths.items():
+                found[f"{own}.length_{name}"] = length
+            for name, error in row.errors.items():
+                column = name.replace(" ", "_")
+                found[f"{own}.{column}_error"] = Estimate(abs(error), how=row.how)
+        return found
 
 
 def compare(inquiry: Inquiry, answers: tuple[LensAnswer, ...]) -> Comparison:

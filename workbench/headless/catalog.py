@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import workbench
+from workbench.bench.state import NOTEBOOK as VIEW_NOTEBOOK
+from workbench.bench.state import view_parameters
 from workbench.errors import DataError, MissingExtra, SettingError
 
 
@@ -82,16 +84,30 @@ class Notebook:
         return found
 
     def preset(self, name: str) -> Preset:
-        """The preset called ``name``, or the one in the YAML file of that path (a plain mapping).
+        """The preset called ``name``, or the one in the YAML file of that path.
+
+        The file is a plain mapping, or a view that was saved at the bench.
 
         Raises:
             SettingError: If there is none.
+            DataError: If the file is neither, or a view of another notebook.
         """
         presets = self.presets()
         if name in presets:
             return presets[name]
-        if Path(name).suffix in (".yaml", ".yml"):
-            return Preset(Path(name).stem, read_mapping(Path(name)))
+        path = Path(name)
+        if path.suffix in (".yaml", ".yml"):
+            content = read_mapping(path)
+            if "view" not in content:
+                return Preset(path.stem, content)
+            view = view_parameters(path.read_bytes(), source=str(path))
+            if self.name != VIEW_NOTEBOOK:
+                raise DataError(
+                    f"{path}, a saved view",
+                    f"the notebook {VIEW_NOTEBOOK}",
+                    f"`workbench run {VIEW_NOTEBOOK}`",
+                )
+            return Preset(path.stem, view)
         raise SettingError(
             f"preset {shown(name)}", f"one of {', '.join(presets)}, or a YAML file", "`workbench list`"
         )
