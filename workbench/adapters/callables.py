@@ -11,7 +11,7 @@ from workbench.adapters.wrap import WrappedModel, wrap
 from workbench.errors import SettingError
 
 
-def open_callable(source: Callable[..., Any], settings: Settings) -> WrappedModel:
+def open_callable(source: Any, settings: Settings) -> WrappedModel:
     """Open a network or a function (x, t, condition) -> F, or one without a condition.
 
     Args:

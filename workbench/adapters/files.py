@@ -7,6 +7,7 @@ which knows tensors and plain containers only; whatever needs more is refused wi
 import json
 import pickle
 import re
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,9 @@ def read_plain(path: Path) -> Any:
             "torch.onnx.export of it, or wrap(torch.jit.load(...), ...) where you trust it",
         )
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # on other pickle protocols, which it reads or refuses
+            return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise refused(path) from error
     except (

@@ -10,6 +10,7 @@ References:
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -126,7 +127,7 @@ def _flat_pass(
 
 
 def generator_of(
-    decoding: Callable[[Tensor], Tensor],
+    decoding: Any,
     *,
     latent_shape: tuple[int, ...],
     shape: tuple[int, ...],

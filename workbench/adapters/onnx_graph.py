@@ -120,11 +120,11 @@ class _Valued(torch.autograd.Function):
         ctx.session = inputs[0]
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
+    def backward(ctx: Any, *gradients: Any) -> Any:
         raise ctx.session.refused()
 
     @staticmethod
-    def jvp(ctx: Any, *tangents: Tensor) -> Any:
+    def jvp(ctx: Any, *tangents: Any) -> Any:
         raise ctx.session.refused()
 
 

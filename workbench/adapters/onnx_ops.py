@@ -234,7 +234,7 @@ def _gather(inputs: Inputs, attributes: Attributes) -> Tensor:
     x, places, axis = inputs[0], inputs[1].to(inputs[0].device), attributes.get("axis", 0) % inputs[0].ndim
     places = torch.where(places < 0, places + x.shape[axis], places)
     made = x.index_select(axis, places.reshape(-1).long())
-    return made.reshape(*x.shape[:axis], *places.shape, *x.shape[axis + 1 :])
+    return made.reshape((*x.shape[:axis], *places.shape, *x.shape[axis + 1 :]))
 
 
 def _resize(inputs: Inputs, attributes: Attributes) -> Tensor:
