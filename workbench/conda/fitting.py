@@ -338,7 +338,7 @@ def train(
     seeds = draw_integers(2**62, (config.restarts + 1,), torch.empty(0), generator).tolist()
     own, _ = sides[0].draw(_PAIRS, generator)
     directions = shared_directions(inputs, (own[0], own[1]), 2 * config.dim)
-    run = _Run(plan, config, inputs, windows, seeds, directions, control, dtype)
+    run = Stack(plan, config, inputs, windows, seeds, directions, control, dtype)
     if start is not None:
         run.begin_at(start)
     judged = [sides[1].draw(config.batch, generator) for _ in range(_ROUNDS)]
@@ -458,7 +458,7 @@ def _sides(
     return (train_side, held_side), True, []
 
 
-class _Run:
+class Stack:
     """The copies in training, the control among them as a stack of its own."""
 
     def __init__(
@@ -488,6 +488,19 @@ class _Run:
         self.control_held = math.nan
         self.columns = torch.arange(config.restarts, device=device)
         self._optimise()
+
+    @classmethod
+    def blank(cls, inputs: Tensor, config: CondaConfig, *, control: bool = True) -> "Stack":
+        """Fresh copies for inputs that need no scaling; what a benchmark steps.
+
+        Args:
+            inputs: What the network sees, shape (count, p).
+            config: The settings.
+            control: Whether the control is among them.
+        """
+        plan = Plan(config.architecture, inputs.shape[1], config.dim, config.hidden, config.layers)
+        axes = torch.eye(inputs.shape[1], dtype=inputs.dtype)
+        return cls(plan, config, inputs, None, list(range(config.restarts + 1)), axes, control, inputs.dtype)
 
     def begin_at(self, start: Encoder) -> None:
         """Replace the first weights by those of an encoder.
