@@ -119,31 +119,14 @@ def lab(tmp_path_factory) -> Iterator[Callable[[str, list[str]], str]]:
 
 
 @pytest.fixture(scope="session")
-def page_server(tmp_path_factory) -> Callable[[str], object]:
-    """A context manager that serves a Panel script; it gives the address and the log."""
-
-    @contextmanager
-    def serve(script: str) -> Iterator[tuple[str, Path]]:
-        folder, port = tmp_path_factory.mktemp("page"), free_port()
-        (folder / "page.py").write_text(script)
-        command = [
-            sys.executable,
-            "-m",
-            "panel",
-            "serve",
-            "page.py",
-            "--address",
-            "127.0.0.1",
-            "--port",
-            str(port),
-        ]
-        command += ["--allow-websocket-origin", f"127.0.0.1:{port}"]
-        address, log = f"http://127.0.0.1:{port}", folder / "page.log"
-        ready = f"{address}/static/js/bokeh.min.js"  # the page itself would start a session at every try
-        with serving(command, environment=server_environment(dict(os.environ)), ready=ready, log=log):
-            yield f"{address}/page", log
-
-    return serve
+def app(tmp_path_factory) -> Iterator[tuple[str, Path]]:
+    """The page of the workbench, served; its address and its log."""
+    folder, port = tmp_path_factory.mktemp("page"), free_port()
+    command = [sys.executable, "-m", "widgets.app", "--port", str(port), "--no-browser"]
+    address, log = f"http://127.0.0.1:{port}", folder / "page.log"
+    ready = f"{address}/static/js/bokeh.min.js"  # the page itself would start a session at every try
+    with serving(command, environment=server_environment(dict(os.environ)), ready=ready, log=log):
+        yield address, log
 
 
 @pytest.fixture(scope="session")

@@ -1,51 +1,138 @@
-"""The same canvas on a Panel page: a drag moves the end, the numbers follow, and no other host is asked."""
+"""The page: every tab opens, drags move numbers to the right values, a reload keeps them, nobody is asked.
+
+What the numbers should be is computed here by the core, or stands in an oracle.
+"""
 
 import re
 
 import pytest
 import torch
 
+from tests.oracles import fisher as oracle
 from workbench.worlds import load_world
 from workbench.worlds.answers import known_answer
 
-SCRIPT = "from widgets.app import page\n\npage({theme!r}).servable()\n"
 PATIENCE = 120_000
 """Milliseconds that an answer may take on a busy machine."""
 
 START = ".wb-point[data-id=start]"
+END = ".wb-point[data-id=end]"
+UNNAMED = r"""() => {
+  const inside = (e) => [e, ...(e.shadowRoot ? deep(e.shadowRoot) : [])];
+  const deep = (root) => [...root.querySelectorAll("*")].flatMap(inside);
+  const seen = (e) => e.getBoundingClientRect().width > 0 && getComputedStyle(e).visibility !== "hidden";
+  const labels = (e) => [...(e.labels ?? [])].map((label) => label.textContent);
+  const words = (e) => [e.getAttribute("aria-label"), ...labels(e), e.textContent, e.title];
+  const wanted = "input, select, textarea, button, [role=slider], [role=tab], [role=group], [role=tablist]";
+  return deep(document).filter((e) => e.matches(wanted) && seen(e) && !words(e).some((text) => text?.trim()))
+    .map((e) => e.outerHTML.slice(0, 120));
+}"""
+"""Controls without a name that a screen reader could say, in every shadow root."""
 
 
-def shown(page, name):
+@pytest.fixture
+def visit(app, page):
+    """Open the page at a query; afterwards nothing may have failed or left the machine."""
+    address, log = app
+    page.set_default_timeout(PATIENCE)
+
+    def go(query=""):
+        page.goto(f"{address}/?{query}")
+        rested(page)
+
+    yield go
+    said = log.read_text()
+    assert not re.search("Traceback|Error running application handler", said), said[-3000:]
+    assert page.outside == []
+    assert not page.problems, "\n".join(page.problems)
+
+
+def rested(page):
+    """Wait for the answer in the status line."""
+    page.locator(".wb-status", has_text=re.compile("converged|Got")).wait_for()
+
+
+def fact(page, name):
     text = page.locator(f".wb-facts tr:has(th:text-is('{name}')) td").first.text_content()
     return float(re.match(r"[-+\d.e]+", text).group(0))
 
 
-@pytest.mark.parametrize("theme", ["dark"])
-def test_the_canvas_works_on_a_page(page_server, page, shoot, theme):
-    with page_server(SCRIPT.format(theme=theme)) as (address, log):
-        page.set_default_timeout(PATIENCE)
-        page.goto(address)
-        page.locator(START).wait_for(timeout=PATIENCE)
-        page.locator(".wb-facts td", has_text="full").wait_for(timeout=PATIENCE)
-        assert shown(page, "barrier") == pytest.approx(1.587018, abs=2e-3)
-        box = page.locator(f"{START} .wb-dot").bounding_box()
-        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-        page.mouse.move(x, y)
-        page.mouse.down()
-        for k in range(1, 9):
-            page.mouse.move(x - 3 * k, y - 4 * k)
-        page.locator(".wb-facts td", has_text="coarse").wait_for(timeout=PATIENCE)
-        page.mouse.up()
-        page.locator(".wb-facts td", has_text="full").wait_for(timeout=PATIENCE)
-        start = page.get_by_label("start", exact=True).and_(page.locator("input")).input_value()
-        world = load_world("v_mixture")
-        moved = torch.tensor([float(part) for part in start.split(",")])
-        assert moved[0] < -3.3
-        exact = known_answer(world, moved, world.facts.end).barrier
-        assert shown(page, "barrier") == pytest.approx(exact, abs=2e-3)
-        page.locator(".js-plotly-plot .gtitle").first.wait_for(state="attached", timeout=PATIENCE)
-        shoot(f"page-paths-{theme}")
-        assert "Error running application handler" not in log.read_text()
-        assert "Traceback" not in log.read_text()
-    assert page.outside == []
-    assert not page.problems, "\n".join(page.problems)
+def field(page, label):
+    return page.get_by_label(label, exact=True).and_(page.locator("input")).input_value()
+
+
+def drag(page, point, dx, dy):
+    """Drag a point by so many pixels and let go once a coarse answer was seen."""
+    box = page.locator(f"{point} .wb-dot").bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    for k in range(1, 9):
+        page.mouse.move(x + dx * k / 8, y + dy * k / 8)
+    page.locator(".wb-facts td", has_text="coarse").wait_for()
+    page.mouse.up()
+    page.locator(".wb-facts td", has_text="full").wait_for()
+
+
+def test_a_dragged_end_moves_the_numbers_and_a_reload_keeps_them(visit, page, shoot):
+    visit()
+    page.locator(".wb-facts td", has_text="full").wait_for()
+    assert fact(page, "barrier") == pytest.approx(1.587018, abs=2e-3)
+    drag(page, START, -24, -32)
+    world, start = load_world("v_mixture"), field(page, "start")
+    moved = torch.tensor([float(part) for part in start.split(",")])
+    assert moved[0] < -3.3
+    exact = known_answer(world, moved, world.facts.end).barrier
+    assert fact(page, "barrier") == pytest.approx(exact, abs=2e-3)
+
+    page.get_by_role("slider", name="nodes").focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("location.search.includes('nodes%22%3A35')")
+    rested(page)
+    page.locator(".js-plotly-plot .gtitle").first.wait_for(state="attached")
+    shoot("page-paths-light")
+    page.reload()
+    rested(page)
+    page.locator(".wb-facts td", has_text="full").wait_for()
+    assert field(page, "start") == start
+    assert page.get_by_role("slider", name="nodes").input_value() == "35"
+    assert fact(page, "barrier") == pytest.approx(exact, abs=2e-3)
+
+    page.get_by_label("start", exact=True).and_(page.locator("input")).fill("/etc/hostname")
+    page.keyboard.press("Enter")
+    page.locator("[role=alert]").wait_for()
+    assert "Got the point '/etc/hostname'" in page.inner_text("[role=alert]")
+
+
+def test_the_fisher_tab_in_the_dark_is_reached_by_keys_and_measures_right(visit, page, shoot):
+    visit("theme=dark")
+    page.get_by_role("tab", name="Paths").focus()
+    page.keyboard.press("ArrowRight")
+    page.get_by_role("tab", name="Fisher", selected=True).wait_for()
+    page.get_by_label("space", exact=True).and_(page.locator("select")).select_option("half_plane")
+    page.locator(".wb-facts th", has_text="negative directions").wait_for()
+    page.wait_for_function("location.search.includes('half_plane')")
+    page.locator(".wb-axes", has_text="y").first.wait_for()
+    page.locator(".wb-facts td", has_text="full").wait_for()
+    drag(page, END, -40, -60)
+    end = tuple(float(part) for part in field(page, "end").split(","))
+    exact = oracle.half_plane_distance((0.0, 1.0), end)
+    assert fact(page, "length") == pytest.approx(exact, rel=1e-4)
+    page.locator(".js-plotly-plot .gtitle").first.wait_for(state="attached")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 24, 29)"
+    shoot("page-fisher-dark")
+
+
+@pytest.mark.parametrize("tab", ["paths", "fisher", "anisotropy"])
+def test_a_phone_shows_every_tab_without_scrolling_sideways_and_every_control_has_a_name(
+    visit, page, shoot, tab
+):
+    page.set_viewport_size({"width": 390, "height": 844})
+    visit(f"tab={tab}")
+    page.locator(".js-plotly-plot .gtitle").first.wait_for(state="attached")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.evaluate(UNNAMED) == []
+    assert page.get_by_role("navigation").count() == 1
+    assert page.get_by_role("main").count() == 1
+    assert page.get_by_role("heading", level=1).count() == 1
+    shoot(f"page-{tab}-phone")

@@ -13,8 +13,6 @@ from widgets.scheduling import Outcome, Scheduler, sentence_of
 from widgets.theme import Theme
 
 PLOT = {"displaylogo": False, "modeBarButtonsToRemove": ["lasso2d", "select2d"]}
-SIDE = 296
-"""Width of a control in the sidebar, in pixels."""
 _DOT = {"idle": "", "warning": "", "error": "font-weight:600;"}
 
 

@@ -1,9 +1,9 @@
 """The page without a browser: the same sessions, numbers and sentences as in the notebook."""
 
+import base64
 import io
 from urllib.parse import parse_qs
 
-import param
 import pytest
 import torch
 from PIL import Image
@@ -41,6 +41,10 @@ def gesture(page, tab, point, x, y, kind="end"):
     assert canvas.answered == canvas.gesture["seq"]
 
 
+def send(tab, data):
+    tab.upload.file = {"name": "picture", "data": base64.b64encode(data).decode(), "count": 1}
+
+
 def test_a_page_shows_its_first_answer(page):
     tab = page.tabs["paths"]
     assert "● converged" in page.host.text
@@ -71,8 +75,7 @@ def test_a_drag_gets_a_coarse_answer_and_leaves_the_address_alone(page):
 
 def test_the_address_opens_the_same_page_again(page):
     gesture(page, "paths", "start", -3.5, 0.5)
-    with param.edit_constant(page.tabs["paths"].nodes):  # what a slider that is let go sets
-        page.tabs["paths"].nodes.value_throttled = 21
+    page.tabs["paths"].nodes.value = 21
     assert page.host.wait()
     query = {name: [value.encode() for value in values] for name, values in parse_qs(page.rail.query).items()}
     again = Page(Offer(), Turns(1), query)
@@ -114,13 +117,13 @@ def test_a_picture_of_ones_own_becomes_an_end():
     tab = page.tabs["paths"]
     buffer = io.BytesIO()
     Image.linear_gradient("L").save(buffer, format="PNG")
-    tab.upload.value = buffer.getvalue()
+    send(tab, buffer.getvalue())
     assert page.host.wait(120)
     state = tab.session.state
     assert state.start.startswith("picture-")
     first = tab.session.subject.point(state.start).reshape(8, 8)
     assert (first.diff(dim=0) > 0).all()
-    tab.upload.value = b"no picture"
+    send(tab, b"no picture")
     assert "PNG or JPEG" in page.host.text
     assert tab.session.state == state
     page.close()

@@ -6,7 +6,8 @@ from typing import Any
 
 import panel as pn
 
-from widgets.app.host import SIDE, FigurePane, Host
+from widgets.app.host import FigurePane, Host
+from widgets.app.inputs import SIDE, Slider
 from widgets.app.link import differences
 from widgets.app.offer import bearable
 from widgets.cells import read_values, write_cell
@@ -42,11 +43,11 @@ class AnisotropyTab:
             "architecture": pn.widgets.Select(label="architecture", options=names, width=SIDE),
             "other": pn.widgets.Select(label="beside it", options=names, width=SIDE),
             "probe": pn.widgets.Select(label="probe", options=["zero", "gaussian"], width=SIDE),
-            "probe_std": pn.widgets.FloatSlider(
-                label="standard deviation of the probe", start=0.1, end=5.0, step=0.1, width=SIDE
+            "probe_std": Slider(
+                host.look, "standard deviation of the probe", value=1, start=0.1, end=5.0, step=0.1
             ),
-            "level": pn.widgets.IntSlider(label="noise level (−1: all)", start=-1, end=999, width=SIDE),
-            "networks": pn.widgets.IntSlider(label="networks", start=16, end=400, step=8, width=SIDE),
+            "level": Slider(host.look, "noise level (−1: all)", start=-1, end=999, step=1),
+            "networks": Slider(host.look, "networks", value=48, start=16, end=400, step=8),
         }
         self.cancel = pn.widgets.Button(label="Cancel")
         self.copy = pn.widgets.Button(label="Copy as parameters")
@@ -55,8 +56,7 @@ class AnisotropyTab:
         self._scheduler = host.scheduler(self._solve, self._deliver, lambda: None)
         self._show_state()
         for control in self.controls.values():
-            slides = hasattr(control, "value_throttled")
-            control.param.watch(self._controlled, "value_throttled" if slides else "value")
+            control.param.watch(self._controlled, "value")
         self.cancel.on_click(lambda _: self._scheduler.cancel())
         self.copy.on_click(self._copied)
         self.side = [*self.controls.values(), pn.Row(self.cancel, self.copy), self.parameters]
@@ -82,7 +82,8 @@ class AnisotropyTab:
             return
         name = next(name for name, control in self.controls.items() if control is event.obj)
         try:
-            state = self.state.but(**{name: event.new})
+            value = int(event.new) if name in ("level", "networks") else event.new
+            state = self.state.but(**{name: value})
             bearable(dataclasses.asdict(state))
             check_state(state)
         except WorkbenchError as error:

@@ -5,7 +5,8 @@ from typing import Any
 
 import panel as pn
 
-from widgets.app.host import SIDE, FigurePane, Host
+from widgets.app.host import FigurePane, Host
+from widgets.app.inputs import SIDE, Slider
 from widgets.app.link import differences
 from widgets.app.offer import bearable
 from widgets.canvas.panel import PageCanvas
@@ -45,7 +46,7 @@ class FisherTab:
             "reading": pn.widgets.Select(label="colour", options=readings, width=SIDE),
             "start": pn.widgets.TextInput(label="start", placeholder="the space's own", width=SIDE),
             "end": pn.widgets.TextInput(label="end", placeholder="the space's own", width=SIDE),
-            "nodes": pn.widgets.IntSlider(label="nodes", start=9, end=129, step=8, width=SIDE),
+            "nodes": Slider(host.look, "nodes", value=33, start=9, end=129, step=8),
         }
         self.cancel = pn.widgets.Button(label="Cancel")
         self.copy = pn.widgets.Button(label="Copy as parameters")
@@ -56,8 +57,8 @@ class FisherTab:
         )
         self._show_state()
         self.canvas.show(**self.session.frame())
-        for name, control in self.controls.items():
-            control.param.watch(self._controlled, "value_throttled" if name == "nodes" else "value")
+        for control in self.controls.values():
+            control.param.watch(self._controlled, "value")
         self.cancel.on_click(lambda _: self._scheduler.cancel())
         self.copy.on_click(self._copied)
         buttons = pn.Row(self.cancel, self.copy)
@@ -81,7 +82,8 @@ class FisherTab:
     def _controlled(self, event: Any) -> None:
         if not self._syncing:
             name = next(name for name, control in self.controls.items() if control is event.obj)
-            self._take(lambda: self.session.state.but(**{name: event.new}), "full")
+            value = int(event.new) if name == "nodes" else event.new
+            self._take(lambda: self.session.state.but(**{name: value}), "full")
 
     def _gestured(self, gesture: Gesture) -> None:
         asked = self.session.after(gesture)

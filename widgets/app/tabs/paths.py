@@ -4,7 +4,8 @@ from typing import Any
 
 import panel as pn
 
-from widgets.app.host import SIDE, FigurePane, Host
+from widgets.app.host import FigurePane, Host
+from widgets.app.inputs import SIDE, FileField, Slider
 from widgets.app.link import differences
 from widgets.app.offer import bearable
 from widgets.app.uploads import PICTURE_BYTES
@@ -62,35 +63,28 @@ class PathsTab:
         self.start = pn.widgets.TextInput(label="start", width=SIDE)
         self.end = pn.widgets.TextInput(label="end", width=SIDE)
         self.regime = pn.widgets.Select(label="regime", options=list(session.subject.regimes), width=SIDE)
-        self.sigma = pn.widgets.DiscreteSlider(label="noise σ", options={"the data": 0.0}, width=SIDE)
-        self.gamma = pn.widgets.FloatSlider(label="effort γ", start=0.0, end=15.0, step=0.5, width=SIDE)
-        self.temperature = pn.widgets.FloatSlider(
-            label="temperature T", start=0.0, end=1.0, step=0.05, width=SIDE
-        )
-        self.nodes = pn.widgets.IntSlider(label="nodes", start=5, end=161, step=2, width=SIDE)
-        self.upload = pn.widgets.FileInput(
-            accept=".png,.jpg,.jpeg", width=SIDE, stylesheets=[f":host {{ color: {self.host.look.ink} }}"]
-        )
-        self.uploading = pn.Column(
-            pn.pane.HTML(
-                f"a picture of your own as start, PNG or JPEG, {PICTURE_BYTES // 1_000_000} MB at most"
-            ),
-            self.upload,
-            margin=0,
+        look = self.host.look
+        self.sigma = Slider(look, "noise σ")
+        self.gamma = Slider(look, "effort γ", start=0.0, end=15.0, step=0.5)
+        self.temperature = Slider(look, "temperature T", start=0.0, end=1.0, step=0.05)
+        self.nodes = Slider(look, "nodes", value=33, start=5, end=161, step=2)
+        self.upload = FileField(
+            look,
+            f"a picture of your own as start (PNG or JPEG, {PICTURE_BYTES // 1_000_000} MB at most)",
+            accept=".png,.jpg,.jpeg",
+            most=PICTURE_BYTES,
         )
         self.cancel = pn.widgets.Button(label="Cancel")
         self.copy = pn.widgets.Button(label="Copy as parameters")
         self.parameters = pn.pane.Str("", visible=False, styles={"overflow-x": "auto", "max-width": "100%"})
         self.cancel.on_click(lambda _: self._scheduler.cancel())
         self.copy.on_click(self._copied)
-        for control in (self.subject, self.start, self.end, self.regime):
-            control.param.watch(self._controlled, "value")
-        for control in (self.sigma, self.gamma, self.temperature, self.nodes):
-            control.param.watch(self._controlled, "value_throttled")
-        self.upload.param.watch(self._uploaded, "value")
+        for name in ("subject", "sigma", *SETTINGS):
+            getattr(self, name).param.watch(self._controlled, "value")
+        self.upload.param.watch(self._uploaded, "file")
         self.side = [
             self.subject, self.start, self.end, self.regime, self.sigma, self.gamma, self.temperature,
-            self.nodes, self.uploading, pn.Row(self.cancel, self.copy), self.parameters, self.facts,
+            self.nodes, self.upload, pn.Row(self.cancel, self.copy), self.parameters, self.facts,
         ]  # fmt: skip
 
     def values(self) -> dict[str, Any]:
@@ -104,8 +98,7 @@ class PathsTab:
         try:
             self.subject.value = state.world or state.model
             self.regime.options = list(subject.regimes)
-            self.sigma.options = _levels(subject, state.sigma)
-            self.sigma.value = state.sigma or 0.0
+            self.sigma.param.update(stops=_levels(subject, state.sigma), value=state.sigma or 0.0)
             for name in SETTINGS:
                 getattr(self, name).value = getattr(state, name)
         finally:
@@ -113,7 +106,7 @@ class PathsTab:
         self.gamma.visible = state.regime in ("mep", "principal")
         self.temperature.visible = state.regime == "principal"
         self.sigma.visible = state.regime == "static" and subject.flows
-        self.uploading.visible = subject.pictures
+        self.upload.visible = subject.pictures
         self.host.remember(self.name, self.values())
 
     def open(self, name: str) -> None:
@@ -138,16 +131,15 @@ class PathsTab:
                 self.open(event.new)
                 return
             name = names[id(event.obj)]
-            value = event.new if name != "sigma" else event.new or None
+            value = int(event.new) if name == "nodes" else event.new
+            value = value or None if name == "sigma" else value
             self._take(self.session.state.but(**{name: value}), "full")
         except (WorkbenchError, OSError) as error:
             self.host.fail(error)
 
-    def _uploaded(self, event: Any) -> None:
-        if not event.new:
-            return
+    def _uploaded(self, _: Any) -> None:
         try:
-            name = self.host.offer.uploads.add(event.new)
+            name = self.host.offer.uploads.add(self.upload.content())
             self._take(self.session.state.but(start=name), "full")
         except (WorkbenchError, OSError) as error:
             self.host.fail(error)
@@ -216,12 +208,12 @@ class PathsTab:
         self.canvas.busy = False
 
 
-def _levels(subject: Any, sigma: float | None) -> dict[str, float]:
+def _levels(subject: Any, sigma: float | None) -> list[tuple[str, float]]:
     """Noise levels at equal ratios with the data themselves first; the present one is among them."""
     if not subject.flows:
-        return {"the data": 0.0}
+        return [("the data", 0.0)]
     known = subject.world.facts.levels if subject.world is not None else None
     low, high = known or (max(subject.frame.sigma_min, 1e-3), subject.frame.sigma_max)
     ratio = (high / low) ** (1.0 / 40)
     stops = {low * ratio**k for k in range(41)} | ({sigma} if sigma else set())
-    return {"the data": 0.0, **{f"{level:.3g}": level for level in sorted(stops)}}
+    return [("the data", 0.0), *((f"{level:.3g}", level) for level in sorted(stops))]
