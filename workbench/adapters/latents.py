@@ -172,5 +172,6 @@ def generator_of(
         raise SettingError(f"scale={scale}", "a finite number that is not 0", "1.0")
     latent = Frame(name, tuple(latent_shape), 0.0, 0.0, space="latent", notes=tuple(notes))
     picture = Frame(name, tuple(shape), 0.0, 0.0, value_range)
-    generator = Generator(latent, picture, decoding, scale, shift, dtype, batch)
+    function: Any = decoding
+    generator = Generator(latent, picture, function, scale, shift, dtype, batch)
     return generator if encoding is None else Coder(generator, encoding)

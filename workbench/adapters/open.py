@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from workbench.adapters.budget import with_memory
+from workbench.adapters.effects import with_autocast, with_compile
 from workbench.adapters.files import TORCH_SUFFIXES, local_path, read_json, read_manifest, read_tensors
 from workbench.adapters.generators import WEIGHTS
 from workbench.adapters.settings import Settings
@@ -41,6 +43,9 @@ FAMILIES: dict[str, tuple[str, str]] = {
 }
 """Families of foreign models: module and opener of each. The opener takes a source and `Settings`."""
 
+SMALLEST_IN_FLOAT32 = 0.02
+"""Noise level below which a score in single precision loses too many digits."""
+
 KINDS = ("workbench", *FAMILIES)
 """What `kind` can say: a shipped model or one of the same make, or a family; "module" is any callable."""
 
@@ -66,6 +71,9 @@ def open_model(
     trust: bool = False,
     arguments: dict[str, Any] | None = None,
     decoder: str | Path | Decoder | None = None,
+    memory: int | None = None,
+    autocast: str | torch.dtype | None = None,
+    compile: bool | str = False,
 ) -> ScoreModel | Decoder | Landscape:
     """Open any diffusion model, flow or decoder.
 
@@ -94,6 +102,10 @@ def open_model(
         trust: Whether code that comes with the source may run.
         arguments: Constructor arguments of the network, for weights that do not say them.
         decoder: What decodes the latents of a score model that came without: a decoder, or where one lies.
+        memory: Bytes that a call with its derivative may take; the batch that fits is found by trial.
+        autocast: Lower type that the network computes in, "bfloat16" or "float16"; what it does to the
+            numbers is measured and stands in the frame's notes.
+        compile: Whether torch compiles the network, or the backend by name; measured in the same way.
 
     Returns:
         A `ScoreModel` on pixels or points, a `LatentModel` where there is an autoencoder, a `Decoder`, or a
@@ -141,7 +153,31 @@ def open_model(
         return _shipped(source, condition, guidance, place, precision)
     module, opener = FAMILIES[found]
     model = getattr(import_module(module), opener)(source if path is None else path, settings)
-    return model if coder is None else with_decoder(model, _decoder(coder, path, place, precision))
+    if coder is not None:
+        model = with_decoder(model, _decoder(coder, path, place, precision))
+    model = _advised(model)
+    if autocast is not None:
+        model, _ = with_autocast(model, dtype_of(autocast), device=place)
+    if compile is not False:
+        backend = compile if isinstance(compile, str) else "inductor"
+        model, _ = with_compile(model, backend=backend, device=place)
+    return model if memory is None else with_memory(model, memory, device=place)
+
+
+def _advised(model: Any) -> Any:
+    """The same model with a note where its score will want more precision than it has."""
+    inner = model.model if isinstance(model, LatentModel) else model
+    if not isinstance(inner, WrappedModel):
+        return model
+    single = inner.dtype is not None and torch.finfo(inner.dtype).eps > 1e-10
+    if not single or inner.frame.sigma_min >= SMALLEST_IN_FLOAT32:
+        return model
+    note = (
+        f"below sigma {SMALLEST_IN_FLOAT32:g} the score divides rounding by sigma squared: "
+        "dtype='float64' there"
+    )
+    inner = replace(inner, frame=replace(inner.frame, notes=(*inner.frame.notes, note)))
+    return replace(model, model=inner) if isinstance(model, LatentModel) else inner
 
 
 def with_decoder(model: Any, decoder: Any) -> LatentModel:

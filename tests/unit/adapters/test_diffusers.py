@@ -151,7 +151,9 @@ def test_the_frame_says_what_the_folder_says(tmp_path):
     assert model.frame.value_range == (-1.0, 1.0)
     assert model.frame.sigma_min == pytest.approx(0.01000, abs=1e-4)
     assert model.frame.sigma_max == pytest.approx(157.4, abs=0.1)
-    assert [note.split()[0] for note in model.frame.notes] == ["clip_sample", "thresholding"]
+    assert [note.split()[0] for note in model.frame.notes] == ["clip_sample", "thresholding", "below"]
+    assert "dtype='float64'" in model.frame.notes[-1]
+    assert not any("float64" in note for note in open_model(tmp_path / "mine", dtype="float64").frame.notes)
 
 
 def test_clipping_and_thresholding_never_touch_the_mean(tmp_path):
