@@ -31,7 +31,24 @@ LAYERS = (
         "integrators",
         "minima",
     },
-    {"worlds", "adapters", "flows", "strings", "geodesics", "anisotropy", "conda", "logpartition", "phases", "inversions", "wake"}
+    {
+        "worlds",
+        "adapters",
+        "flows",
+        "strings",
+        "geodesics",
+        "anisotropy",
+        "conda",
+        "logpartition",
+        "phases",
+        "inversions",
+        "wake",
+        "wake_set",
+        "frames",
+        "recordings",
+        "glyphs",
+        "rendering",
+    }
     | {
         "architectures",
         "nets",

@@ -34,6 +34,7 @@ from torch import Tensor
 from workbench.errors import DataError, SettingError
 from workbench.models import Frame
 from workbench.types import Points
+from workbench.wake_set import WAKE_CLASSES, WAKE_SHAPE, load_wake
 
 FASHION_FOLDER = "/usr/share/datasets/fashion-mnist"
 """Where Debian's package dataset-fashion-mnist puts its files."""
@@ -96,9 +97,9 @@ def load_images(
     """Load a set of real images as flat points in [-1, 1].
 
     Args:
-        name: "fashion" (28x28) or "digits" (8x8).
-        split: "train", "test", or "sample": held-out images that are always there (the first 500 test images
-            of "fashion", the whole test split of "digits").
+        name: "fashion" (28x28), "digits" (8x8) or "wake" (30x50, frames of a flow, see `workbench.wake_set`).
+        split: "train", "test", or "sample": images that are always there (the first 500 test images of
+            "fashion", the whole test split of "digits"; of "wake" frames of which the gaps are held out).
         folder: Folder with the IDX files of "fashion"; else the environment variable WORKBENCH_DATA, else the
             folder of Debian's package. Not needed for "sample".
         limit: Keep the first so many.
@@ -173,9 +174,24 @@ def _load_digits(split: str, folder: str | Path | None) -> ImageSet:
     )
 
 
+def _load_wake(split: str, folder: str | Path | None) -> ImageSet:
+    """Frames of the cylinder wake, shipped or computed."""
+    frames = load_wake(split)
+    return ImageSet(
+        name="wake",
+        split=split,
+        points=frames.points,
+        labels=frames.labels,
+        classes=WAKE_CLASSES,
+        shape=WAKE_SHAPE,
+        source="computed by workbench.wake_set",
+    )
+
+
 _LOADERS: dict[str, Callable[[str, str | Path | None], ImageSet]] = {
     "fashion": _load_fashion,
     "digits": _load_digits,
+    "wake": _load_wake,
 }
 
 
@@ -273,7 +289,7 @@ def read_image(path: str | Path, frame: Frame) -> Points:
             "a model of grey images, shape (1, rows, columns), with a range of values",
             "coordinates instead of a file",
         )
-    picture = _open_picture(path)
+    picture = open_picture(path)
     black = Image.new("RGBA", picture.size, (0, 0, 0, 255))
     grey = Image.alpha_composite(black, picture).convert("L")
     rows, columns = frame.shape[1:]
@@ -283,8 +299,18 @@ def read_image(path: str | Path, frame: Frame) -> Points:
     return low + (high - low) * values
 
 
-def _open_picture(path: str | Path) -> Image.Image:
-    """The picture in a file, upright, with 8 bit a channel and transparency."""
+def open_picture(path: str | Path) -> Image.Image:
+    """The picture in a file, upright, with 8 bit a channel and transparency.
+
+    Args:
+        path: Any file that Pillow opens.
+
+    Returns:
+        The picture, mode RGBA.
+
+    Raises:
+        DataError: If the file is missing, no picture, or too large.
+    """
     try:
         if not Path(path).is_file():
             raise DataError(f"no file {str(path)!r}", "a picture file", "another path")

@@ -247,6 +247,48 @@ def measure_images(
     return figures | (measure_levels(model, held_out, generator=generator) if denoising else {})
 
 
+def measure_frames(
+    model: NetModel | LatentModel,
+    held_out: ImageSet,
+    train: ImageSet,
+    *,
+    count: int = 1000,
+    steps: int = 18,
+    generator: torch.Generator,
+) -> dict[str, Estimate]:
+    """Every figure of a model of frames whose classes lie on a scale, without a judge.
+
+    Args:
+        model: A class-conditional network.
+        held_out: Frames that were not trained on.
+        train: Its training frames; the class of the nearest one judges a sample.
+        count: Samples, shared among the classes, and as many of the null class.
+        steps: Levels of the sampler.
+        generator: Source of all randomness.
+
+    Returns:
+        Name of each figure to its value.
+    """
+    classes = len(model.frame.classes)
+    each = count // classes
+    labels = torch.arange(classes).repeat_interleave(each)
+    asked = torch.cat(
+        [sample(given(model, label), each, steps=steps, generator=generator) for label in range(classes)]
+    )
+    free = sample(given(model, None), count, steps=steps, generator=generator)
+    nearest = torch.cat([torch.cdist(part, train.points).argmin(dim=1) for part in asked.split(100)])
+    off = (train.labels[nearest] - labels).abs().double()
+    how = f"standard error over {len(off)} samples, class of the nearest training frame"
+    figures = {
+        "class_offset_samples": Estimate(
+            off.mean().item(), off.std().item() / math.sqrt(len(off)), "classes", how
+        ),
+        "neighbours_conditional": measure_neighbours(asked, train.points, held_out.points),
+        "neighbours_null": measure_neighbours(free, train.points, held_out.points),
+    }
+    return figures | measure_levels(model, held_out, generator=generator)
+
+
 @torch.no_grad()
 def _samples(model: ScoreModel, count: int, steps: int, generator: torch.Generator) -> Points:
     """Samples as pictures."""
@@ -387,6 +429,15 @@ def main(arguments: list[str] | None = None) -> int:
             figures = _judge_figures(load_judge(data), data)
         elif data in TOYS:
             figures = measure_toy(load_model(path), steps=chosen.steps, generator=generator)
+        elif data == "wake":
+            figures = measure_frames(
+                load_model(path),
+                load_images(data, split="test"),
+                load_images(data, split="train"),
+                count=chosen.count,
+                steps=chosen.steps,
+                generator=generator,
+            )
         else:
             data = facts.get("autoencoder", {}).get("data", data)
             figures = measure_images(

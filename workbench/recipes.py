@@ -22,10 +22,12 @@ from workbench.data import FASHION_CLASSES, TOYS, draw_toy, load_images
 from workbench.errors import WorkbenchError
 from workbench.integrators import Cancel, Progress
 from workbench.judges import Judge, fit_judge
+from workbench.principal import PrincipalMlp
 from workbench.quality import measure_accuracy
 from workbench.report import versions_in_use
 from workbench.training import FitResult, TrainSettings, fit_denoiser
 from workbench.types import Points
+from workbench.wake_set import REYNOLDS, WAKE_CLASSES, WAKE_SHAPE
 from workbench.zoo import build_net, load_vae, save_model, save_vae
 
 WEIGHTS_LICENCE = "Apache-2.0"
@@ -78,6 +80,7 @@ class Recipe:
         value_range: Lowest and highest value of a sample's entries; None if unbounded.
         seed: Seed of the initial weights, of the toy data and of the training.
         latents: The autoencoder in whose latents it denoises; None for the data themselves.
+        sigma_min: Smallest noise level that the model declares.
     """
 
     name: str
@@ -92,6 +95,7 @@ class Recipe:
     value_range: tuple[float, float] | None = None
     seed: int = 0
     latents: Latents | None = None
+    sigma_min: float = 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +201,28 @@ RECIPES: dict[str, Recipe] = {
             ),
             latents=Latents(16, (512, 256), (1, 28, 28), VaeSettings(steps=8000, beta=0.2)),
         ),
+        Recipe(
+            name="wake",
+            title="wake of a cylinder, 30x50, conditional on the Reynolds number",
+            data="wake",
+            data_text="computed by workbench.wake_set.simulate_frames, no foreign data; hidden gaps left out",
+            shape=WAKE_SHAPE,
+            classes=WAKE_CLASSES,
+            network={
+                "kind": "principal",
+                "dim": 1500,
+                "axes": 32,
+                "width": 256,
+                "depth": 3,
+                "classes": len(REYNOLDS),
+                "data_std": 0.15625,
+            },
+            settings=TrainSettings(
+                steps=4000, batch=256, rate=1e-3, decay=0.7, sigma_mean=0.0, sigma_std=2.0, null_share=0.3
+            ),
+            value_range=(-1.0, 1.0),
+            sigma_min=0.01,
+        ),
     )
 }
 
@@ -272,6 +298,8 @@ def follow(
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(recipe.seed)
         net = build_net(recipe.network)
+    if isinstance(net.inner, PrincipalMlp):
+        net.inner.fit_axes(data, net.data_std)
     return fit_denoiser(
         net,
         data,
@@ -314,7 +342,7 @@ def denoiser_facts(recipe: Recipe, result: FitResult) -> dict[str, Any]:
         "shape": list(recipe.shape),
         "classes": list(recipe.classes),
         "value_range": None if recipe.value_range is None else list(recipe.value_range),
-        "sigma_min": 0.002,
+        "sigma_min": recipe.sigma_min,
         "sigma_max": recipe.sigma_max,
         "data_std": recipe.network["data_std"],
         "network": recipe.network,

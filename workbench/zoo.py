@@ -23,6 +23,7 @@ from workbench.errors import DataError, SettingError
 from workbench.judges import Judge
 from workbench.models import Frame
 from workbench.nets import Denoiser, Mlp, NetModel, UNet, given
+from workbench.principal import PrincipalMlp
 
 MODELS = ("ring", "moons", "digits", "fashion", "fashion_latent")
 """Names of the shipped models."""
@@ -30,7 +31,7 @@ MODELS = ("ring", "moons", "digits", "fashion", "fashion_latent")
 JUDGES = ("digits", "fashion")
 """Names of the image sets for which a judge is shipped."""
 
-INNER_NETWORKS: dict[str, type[nn.Module]] = {"mlp": Mlp, "unet": UNet}
+INNER_NETWORKS: dict[str, type[nn.Module]] = {"mlp": Mlp, "unet": UNet, "principal": PrincipalMlp}
 """Inner networks that a card may name."""
 
 

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from tests.oracles.nets import idx_bytes
-from workbench.data import FASHION_CLASSES, _open_picture, draw_toy, load_images, read_idx, read_image
+from workbench.data import FASHION_CLASSES, draw_toy, load_images, open_picture, read_idx, read_image
 from workbench.errors import DataError, SettingError
 from workbench.models import Frame
 
@@ -185,7 +185,7 @@ def test_bomb_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, l
 
 def test_large_jpeg_is_decoded_at_a_fraction_of_its_size(tmp_path: Path):
     Image.fromarray(RAMP).resize((4000, 4000)).save(tmp_path / "large.jpg")
-    assert _open_picture(tmp_path / "large.jpg").size == (1000, 1000)
+    assert open_picture(tmp_path / "large.jpg").size == (1000, 1000)
     torch.testing.assert_close(
         read_image(tmp_path / "large.jpg", FRAME),
         torch.as_tensor(RAMP.reshape(-1) / 127.5 - 1, dtype=torch.float32),

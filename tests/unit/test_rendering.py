@@ -1,0 +1,64 @@
+"""What a curve renders to, what the condition adds, and hidden frames compared frame with frame."""
+
+import pytest
+import torch
+
+from workbench.conda.context import make_context
+from workbench.conda.gaps import hide_gaps, measure_gaps
+from workbench.errors import ShapeError
+from workbench.inversions import encode, given_each
+from workbench.rendering import condition_along, render_gaps, render_path
+from workbench.worlds import GaussianMixture
+from workbench.zoo import load_model
+
+
+def test_film_of_untouched_latents_is_the_frames(generator: torch.Generator):
+    model = load_model("moons", dtype=torch.float64)
+    x = torch.tensor([[-0.9, -0.15], [-0.3, 0.45], [0.3, -0.45], [0.9, 0.15]])
+    conditions = [0, 0, 1, 1]
+    latent = encode(given_each(model, conditions), x, depth=5.0, steps=20)
+    found = render_path(model, latent, latent.joined(), conditions)
+    torch.testing.assert_close(found.following, x, rtol=0, atol=1e-8)
+    torch.testing.assert_close(found.held[:2], x[:2], rtol=0, atol=1e-8)
+    assert found.conditioned > 0.05
+    same = render_path(model, latent, latent.joined(), [0] * 4)
+    assert same.conditioned == 0.0
+    assert same.moved == 1.0
+    assert "the two differ by 0 %" in str(same)
+
+
+def test_conditions_must_fit_the_states():
+    model = load_model("moons", dtype=torch.float64)
+    latent = encode(given_each(model, [0, 1]), torch.zeros(2, 2), depth=5.0, steps=4)
+    with pytest.raises(
+        ShapeError, match=r"^got 3 conditions for states of shape \(2, 4\); expected one a state"
+    ):
+        render_path(model, latent, latent.joined(), [0, 1, 0])
+
+
+def test_condition_that_follows_is_that_of_the_neighbours():
+    conditions = torch.tensor([0, 2, 4])
+    neighbours, weights = torch.tensor([[0, 1], [1, 2]]), torch.tensor([[0.5, 0.5], [-0.5, 1.5]])
+    assert condition_along(conditions, neighbours, weights) == [1.0, 4.0]  # kept inside the data
+
+
+def test_hidden_frames_are_scored_in_their_own_space():
+    """Frames that turn on a circle, in a world whose flow keeps angles: errors of the map pass on."""
+    steps = torch.arange(160, dtype=torch.float64)
+    x = torch.stack([(steps * 2 * torch.pi / 23.7).cos(), (steps * 2 * torch.pi / 23.7).sin()], 1)
+    world = GaussianMixture("disc", torch.ones(1), torch.zeros(1, 2), 0.5 * torch.eye(2)[None])
+    context = make_context(160)
+    hidden = hide_gaps(context, length=6, every=40)
+    latent = encode(world, x, depth=3.0, steps=12)
+    score = measure_gaps(latent.joined(), context, hidden, lambda z: z[:, :2])
+    found = render_gaps(world, latent, score, x)
+    assert found.errors.keys() == score.errors.keys()
+    assert found.errors["spline_c"] < 0.01 < 0.2 < found.errors["lerp_z"]
+    for name, error in found.errors.items():  # a linear flow of equal factors keeps relative errors
+        assert error == pytest.approx(score.errors[name], rel=0.05)
+    truth = x[found.rows]
+    wrong = (found.frames["lerp_z"] - truth).square().sum() / (truth - x[~hidden].mean(0)).square().sum()
+    assert found.errors["lerp_z"] == pytest.approx(float(wrong.sqrt()))
+    assert len(found.per_gap["lerp_z"]) == int(score.gaps.max()) + 1
+    with pytest.raises(ShapeError, match=r"^got 3 frames of 160 latents"):
+        render_gaps(world, latent, score, x[:3])

@@ -1,0 +1,134 @@
+"""Letters of the fonts at hand: pictures with two known factors, the letter and the style.
+
+Any scalable font file that Pillow opens will do, also the web formats. Each glyph is drawn white on black, as
+large as fits, in the middle of its square.
+
+References:
+    Pillow, https://pillow.readthedocs.io/en/stable/reference/ImageFont.html
+"""
+
+import string
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageDraw, ImageFont
+
+from workbench.checks import check_count
+from workbench.errors import DataError, SettingError
+from workbench.frames import FrameSet
+
+FONT_FOLDERS = (
+    "/usr/share/fonts",
+    "~/.local/share/fonts",
+    "~/.fonts",
+    "/System/Library/Fonts",
+    "C:/Windows/Fonts",
+)
+"""Where systems keep their fonts."""
+
+FONT_FILES = (".ttf", ".otf", ".woff", ".woff2", ".t1", ".pfb")
+LETTERS = string.ascii_letters + string.digits
+_DRAWN = 64  # pixels at which a glyph is drawn before it is reduced
+
+
+def find_fonts(folder: str | Path | None = None) -> list[Path]:
+    """Font files of a folder, or of the system's folders, in the order of their names.
+
+    Args:
+        folder: Where to look, with all folders in it; None for the system's.
+
+    Returns:
+        Paths.
+
+    Raises:
+        DataError: If there is none.
+    """
+    roots = [Path(root).expanduser() for root in FONT_FOLDERS] if folder is None else [Path(folder)]
+    found = {
+        file.name: file
+        for root in roots
+        if root.is_dir()
+        for file in root.rglob("*")
+        if file.suffix.lower() in FONT_FILES
+    }
+    if not found:
+        raise DataError(
+            f"no font in {', '.join(str(root) for root in roots)}",
+            "files that end in " + ", ".join(FONT_FILES),
+            "apt install fonts-dejavu-core, or folder=...",
+        )
+    return [found[name] for name in sorted(found)]
+
+
+def render_glyphs(
+    letters: str = LETTERS,
+    *,
+    fonts: Sequence[str | Path] | None = None,
+    folder: str | Path | None = None,
+    side: int = 24,
+) -> FrameSet:
+    """Draw every letter in every font.
+
+    Args:
+        letters: Characters to draw.
+        fonts: Font files; None for all that `find_fonts` finds.
+        folder: Where to look for them.
+        side: Pixels along a side.
+
+    Returns:
+        The glyphs, style after style: labels are letters, groups and the one variable are styles. A style
+        that has no picture of a letter leaves it out.
+
+    Raises:
+        SettingError: For no letter or a side below 8.
+        DataError: If there is no font, or a file is none.
+    """
+    check_count("side", side, least=8)
+    if not isinstance(letters, str) or not letters:
+        raise SettingError(f"letters={letters!r}", "a text", "letters='abc'")
+    files = find_fonts(folder) if fonts is None else [Path(font) for font in fonts]
+    pictures, codes, styles = [], [], []
+    for style, file in enumerate(files):
+        try:
+            font = ImageFont.truetype(str(file), _DRAWN)
+        except (OSError, ValueError) as error:
+            raise DataError(
+                f"{str(file)!r}, which is no readable font ({error})", "a scalable font"
+            ) from error
+        for code, letter in enumerate(letters):
+            picture = _drawn(font, letter, side)
+            if picture is not None:
+                pictures.append(picture)
+                codes.append(code)
+                styles.append(style)
+    if not pictures:
+        raise DataError(f"{len(files)} fonts without any of {letters!r}", "fonts that hold the letters")
+    points = torch.from_numpy(np.stack(pictures)).flatten(1) / 127.5 - 1
+    style_of = torch.tensor(styles)
+    return FrameSet(
+        name="glyphs",
+        points=points,
+        shape=(1, side, side),
+        times=torch.arange(len(points), dtype=torch.float64),
+        groups=style_of,
+        labels=torch.tensor(codes),
+        classes=tuple(letters),
+        variables=style_of.double()[:, None],
+        names=("style",),
+        source=f"{len(files)} fonts: " + ", ".join(file.stem for file in files[:3]),
+    )
+
+
+def _drawn(font: ImageFont.FreeTypeFont, letter: str, side: int) -> np.ndarray | None:
+    """One glyph, centred and reduced; None if the font draws nothing for it."""
+    left, top, right, bottom = (round(edge) for edge in font.getbbox(letter))
+    if right <= left or bottom <= top:
+        return None
+    canvas = Image.new("L", (2 * _DRAWN, 2 * _DRAWN))
+    place = (_DRAWN - (left + right) / 2, _DRAWN - (top + bottom) / 2)
+    ImageDraw.Draw(canvas).text(place, letter, fill=255, font=font)
+    margin = _DRAWN - round(0.62 * _DRAWN)
+    box = (margin, margin, 2 * _DRAWN - margin, 2 * _DRAWN - margin)
+    return np.asarray(canvas.crop(box).resize((side, side), Image.Resampling.BOX), dtype=np.float32)
