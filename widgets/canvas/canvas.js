@@ -241,7 +241,12 @@ function render({ model, el }) {
       const at = (k) => [toX(vertices[2 * (curve.offset + k)]), toY(vertices[2 * (curve.offset + k) + 1])];
       if (curve.kind === "line") {
         let d = "";
-        for (let k = 0; k < curve.count; k++) { const [x, y] = at(k); d += `${k ? "L" : "M"}${x.toFixed(2)} ${y.toFixed(2)}`; }
+        let pen = false; // a vertex that is no number lifts it: one curve of several pieces
+        for (let k = 0; k < curve.count; k++) {
+          const [x, y] = at(k), known = Number.isFinite(x + y);
+          if (known) d += `${pen ? "L" : "M"}${x.toFixed(2)} ${y.toFixed(2)}`;
+          pen = known;
+        }
         if (curve.halo) make("svg:path", { d, class: "wb-halo", "stroke-width": curve.width + 3 }, group);
         make("svg:path", { d, stroke: curve.colour, "stroke-width": curve.width, "stroke-dasharray": curve.dash ?? "" }, group);
       }

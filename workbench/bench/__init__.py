@@ -37,6 +37,7 @@ _HOMES = {
     "scrub_levels": "scrub",
     "state_of": "state",
     "state_of_cell": "state",
+    "strip_of": "export",
     "trust_of": "trust",
 }
 

@@ -6,6 +6,7 @@ computed before for the same content is not computed again. Work happens on one 
 that a kernel or a page stays responsive. Nothing here knows a front end.
 """
 
+import re
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -15,7 +16,7 @@ from typing import Any, Literal
 
 import torch
 
-from workbench.bench.answers import BenchLens, Inquiry, LensAnswer, Resolution, answer
+from workbench.bench.answers import BenchLens, Inquiry, LensAnswer, Line, Resolution, answer
 from workbench.bench.background import background_of
 from workbench.bench.cache import ContentCache
 from workbench.bench.compare import Comparison, compare
@@ -25,6 +26,7 @@ from workbench.bench.state import BenchState, load_view, save_view, state_of, st
 from workbench.errors import SettingError, WorkbenchError
 from workbench.fields import Field
 from workbench.integrators import Cancel, Progress
+from workbench.report import Estimate
 from workbench.scheduling import Outcome, Scheduler, Speed
 from workbench.subjects import Subject
 
@@ -92,6 +94,21 @@ class BenchResult:
         raise SettingError(
             f"the answer of {lens!r}", f"one of {', '.join(found.lens for found in self.answers)}"
         )
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """Every curve, in the order of the lenses."""
+        return tuple(line for found in self.answers for line in found.lines)
+
+    def numbers(self) -> dict[str, Estimate]:
+        """Every number by a name that a notebook can record: the table's, then the lenses' own."""
+        found = self.table.numbers()
+        for said in self.answers:
+            for name, fact in said.facts:
+                found[f"{said.lens}.{re.sub(r'[^A-Za-z0-9]+', '_', name).strip('_')[:60]}"] = fact
+        calls = sum(said.report.model_calls for said in self.answers if said.report is not None)
+        found["model_calls"] = Estimate(float(calls), unit="points")
+        return found
 
 
 Listener = Callable[[BenchEvent], None]
@@ -242,9 +259,9 @@ class Bench:
             self._scheduler.submit(state, speed, delay=delay)
         return state
 
-    def refresh(self, *, speed: Speed = "full") -> None:
+    def refresh(self, *, speed: Speed = "full", delay: float = 0.0) -> None:
         """Ask for the answers to the state as it is."""
-        self._scheduler.submit(self.state, speed)
+        self._scheduler.submit(self.state, speed, delay=delay)
 
     # -- gestures
 

@@ -14,10 +14,13 @@ from PIL import Image
 from torch import Tensor
 
 from workbench.bench.answers import Line
+from workbench.bench.bench import BenchResult
+from workbench.bench.geodesics import metric_of, metrics_for
+from workbench.bench.places import level_of
 from workbench.curves import Curve
 from workbench.errors import MissingExtra, SettingError, ShapeError
 from workbench.geodesics import segment_lengths
-from workbench.metrics import Euclidean, Metric
+from workbench.metrics import Metric
 from workbench.models import Frame
 from workbench.subjects import Subject
 
@@ -99,11 +102,30 @@ def _steps(metric: Metric, fine: Tensor, arc: Tensor, wanted: Tensor, points: Te
     return total[ends].diff()
 
 
-def euclidean_strip(line: Line, dim: int, *, frames: int = 9) -> Filmstrip:
-    """The same at equal Euclidean steps."""
-    from workbench.metrics import Chart
+def strip_of(result: BenchResult, *, line: str = "", frames: int = 9) -> Filmstrip:
+    """The filmstrip of a curve of a view at equal steps of the view's metric.
 
-    return filmstrip_of(line, Euclidean(Chart("data space", dim)), frames=frames)
+    Args:
+        result: All answers.
+        line: Name of the curve; the geodesic, else the first path, else the first curve if empty.
+        frames: How many frames.
+
+    Returns:
+        The strip; at equal Euclidean steps where the subject lacks the metric.
+
+    Raises:
+        SettingError: If there is no such curve.
+    """
+    order = {"geodesic": 0, "path": 1}
+    lines = sorted(result.lines, key=lambda one: order.get(one.kind, 2))
+    named = [one for one in lines if one.name == line] if line else lines[:1]
+    if not named:
+        known = ", ".join(one.name for one in result.lines) or "none has been drawn"
+        raise SettingError(f"the curve {line!r}", f"one of {known}")
+    state, subject = result.state, result.place.subject
+    name = state.metric if state.metric in metrics_for(subject) else "euclidean"
+    metric = metric_of(name, subject, level_of(subject, state.sigma), state.weight)
+    return filmstrip_of(named[0], metric, frames=frames)
 
 
 def pixels_of(points: Tensor, frame: Frame) -> np.ndarray:

@@ -60,7 +60,7 @@ class BenchState:
         regimes: Regimes of path, with commas between.
         nodes: Nodes of a curve.
         steps: Steps of the flow.
-        gamma: Effort of the relaxation of a path of least energy.
+        gamma: Effort of the relaxation of a path of least energy; None for what is usual for the subject.
         metric: Metric of the geodesic, of the filmstrip's steps and of the magnification factor.
         weight: Weight of the score in the metric "score", in squared data units; None for the noise level's
             square.
@@ -85,7 +85,7 @@ class BenchState:
     regimes: str = "mep"
     nodes: int = 17
     steps: int = 20
-    gamma: float = 7.0
+    gamma: float | None = None
     metric: str = "score"
     weight: float | None = None
     projection: str = ""

@@ -8,6 +8,7 @@ from workbench.bench.answers import Along, Inquiry, LensAnswer, Line, together
 from workbench.curves import slerp, straight
 from workbench.lenses.paths import PathResult, find_path
 from workbench.models import Landscape
+from workbench.strings.settings import usual_gamma
 from workbench.worlds.answers import known_answer
 
 COARSE_NODES = 13
@@ -111,7 +112,7 @@ def _settings(inquiry: Inquiry, regime: str) -> dict[str, Any]:
     if regime != "static":
         settings["steps"] = state.steps
     if regime in ("mep", "principal"):
-        settings["gamma"] = state.gamma
+        settings["gamma"] = usual_gamma(subject.model) if state.gamma is None else state.gamma
     if inquiry.full:
         return settings
     settings.update(
@@ -123,7 +124,7 @@ def _settings(inquiry: Inquiry, regime: str) -> dict[str, Any]:
     if subject.pictures:
         settings["solver"] = "heun"
     if "gamma" in settings:
-        settings["gamma"] = min(state.gamma, COARSE_GAMMA)
+        settings["gamma"] = min(settings["gamma"], COARSE_GAMMA)
     return settings
 
 
