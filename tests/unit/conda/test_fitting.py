@@ -39,11 +39,11 @@ def _stretch(embedding, factors):
 
 
 def test_known_factors_come_back_at_the_known_scale_in_small():
-    mixtures, factors = oracle.mixed_factors(axes=2, seed=0, count=1500)
-    settings = {"dim": 2, "positives": "delta", "delta": 0.1, "iterations": 300, "batch": 256, "restarts": 1}
+    mixtures, factors = oracle.mixed_factors(axes=2, seed=0, count=2000)
+    settings = {"dim": 2, "positives": "delta", "delta": 0.1, "iterations": 500, "batch": 256, "restarts": 1}
     trained = _fit(mixtures, factors, rate=3e-3, **settings)
     embedding = trained.encoder(mixtures)
-    assert linear_r2(embedding, factors) > max(0.97, linear_r2(mixtures, factors))
+    assert linear_r2(embedding, factors) > max(0.96, linear_r2(mixtures, factors))
     stretch = _stretch(embedding, factors)
     assert_close(stretch.mean().item(), expected_scale(0.1), rtol=0.25, atol=0)
     assert abs(trained.control_loss - math.log(256)) < 0.03
