@@ -154,6 +154,8 @@ class VaeSettings:
         warmup: steps over which the rate rises linearly from zero.
         clip: largest gradient norm.
         beta: weight of the divergence from the normal prior.
+        beta_warmup: steps over which that weight rises linearly from zero, so that no latent is given up
+            before the decoder has learnt to use it.
         shift: largest random shift of a batch, in pixels.
     """
 
@@ -163,6 +165,7 @@ class VaeSettings:
     warmup: int = 100
     clip: float = 100.0
     beta: float = 0.2
+    beta_warmup: int = 1500
     shift: int = 1
 
 
@@ -224,7 +227,8 @@ def fit_vae(
         rows = draw_integers(len(images), (settings.batch,), images, generator)
         moved = shift_images(images[rows].reshape(-1, side, side), settings.shift, generator, black=low)
         noise = draw_normal((settings.batch, net.latents), images, generator)
-        loss = vae_loss(net, (moved.flatten(1) - low) / (high - low), noise, settings.beta)
+        beta = settings.beta * min(1.0, step / max(settings.beta_warmup, 1))
+        loss = vae_loss(net, (moved.flatten(1) - low) / (high - low), noise, beta)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(net.parameters(), settings.clip)

@@ -76,3 +76,13 @@ def idx_bytes(array):
     return (
         struct.pack(f">4B{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.astype(np.uint8).tobytes()
     )
+
+
+def evidence_bound(p, logits, mean, log_variance, beta):
+    """Bernoulli misfit plus beta times the divergence from a standard normal, mean over pictures, in nats."""
+    odds = np.asarray(logits, dtype=float)
+    shown = 1.0 / (1.0 + np.exp(-odds))
+    misfit = -(p * np.log(shown) + (1.0 - p) * np.log1p(-shown)).sum(axis=-1)
+    variance = np.exp(log_variance)
+    divergence = (0.5 * (variance + mean**2 - 1.0) - 0.5 * np.log(variance)).sum(axis=-1)
+    return float(np.mean(misfit + beta * divergence))
