@@ -14,6 +14,7 @@ _PUBLIC = {
     "data": ("load_images", "read_image"),
     "decoders": ("Decoder", "LatentModel"),
     "devices": ("resolve_device",),
+    "doctor": ("examine",),
     "flows": ("generate", "invert", "log_likelihood", "transport"),
     "flows.plausibility": ("measure_plausibility",),
     "headless.progress": ("show_progress",),

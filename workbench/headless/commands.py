@@ -231,6 +231,48 @@ def tabulate(
 
 
 @app.command()
+def doctor(
+    model: Annotated[str, typer.Argument(help="A shipped model, or a local file or folder.")],
+    data: Annotated[
+        str,
+        typer.Option(help="fashion, digits, a folder of pictures, or an .npy, .npz or .safetensors file."),
+    ] = "",
+    device: Device = "cpu",
+    dtype: Dtype = "float32",
+    count: Annotated[int | None, typer.Option(help="Samples looked at; as many as take some 20 s.")] = None,
+    seed: Annotated[int, typer.Option(help="Of all draws.")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> None:
+    """Examine a model: whether it is what it is declared to be, which lenses can use it, at what cost.
+
+    Exit codes: 0 sound, 1 faulty, 2 unreadable or bad settings.
+    """
+    from workbench.adapters.open import dtype_of, open_model
+    from workbench.doctor import examine
+
+    if count is not None:
+        _at_least("--count", count, 2)
+    precision = dtype_of(dtype)
+    opened = open_model(model, device=device, dtype=precision)
+
+    def tell(fraction: float, message: str) -> None:
+        if not quiet:
+            print(f"{fraction:4.0%} {message}", file=sys.stderr, flush=True)
+
+    diagnosis = examine(
+        opened,
+        data=data or None,
+        count=count,
+        device=device,
+        dtype=precision,
+        seed=seed,
+        progress=tell,
+    )
+    print(diagnosis.text())
+    raise typer.Exit(0 if diagnosis.sound else 1)
+
+
+@app.command()
 def lab(
     port: Annotated[int | None, typer.Option(help="Port; a free one by default.")] = None,
     browser: Annotated[bool, typer.Option(help="Open a browser.")] = True,
