@@ -15,7 +15,7 @@ from workbench.lenses.conda import fit_conda, trace
 @pytest.fixture(scope="module")
 def turning():
     torch.set_default_dtype(torch.float64)
-    latents, angle = oracle.ring(count=200, dim=16, seed=0)
+    latents, angle = oracle.ring(count=200, dim=16, seed=0, period=29.3)
     labels = (torch.arange(200) // 50) % 4
     context = make_context(200, angle.cos(), labels)
     fit = fit_conda(latents, context, positives="time", iterations=60, batch=48, rate=5e-3, restarts=2)
