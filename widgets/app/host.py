@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import panel as pn
@@ -11,6 +12,7 @@ from widgets.app.offer import Offer
 from widgets.app.turns import Turns
 from widgets.scheduling import Outcome, Scheduler, sentence_of
 from widgets.theme import Theme
+from workbench.integrators import Cancel
 
 PLOT = {"displaylogo": False, "modeBarButtonsToRemove": ["lasso2d", "select2d"]}
 _DOT = {"idle": "", "warning": "", "error": "font-weight:600;"}
@@ -37,7 +39,7 @@ class Host:
         self.status = pn.pane.HTML("", sizing_mode="stretch_width", min_height=44)
         self.text, self.kind = "", "idle"
         self._document: Any = None
-        self._schedulers: list[Scheduler] = []
+        self._workers: list[Any] = []
         self._share = -1.0
 
     def adopt(self, document: Any) -> None:
@@ -63,26 +65,34 @@ class Host:
         """
 
         def in_turn(request: Any, speed: Any, cancel: Any, progress: Any) -> Any:
-            with self.turns.turn(cancel, lambda place: self.later(self._waits, place)):
+            with self.gate(cancel):
                 return work(request, speed, cancel, progress)
 
         made = Scheduler(
             in_turn,
             deliver=lambda outcome: self.later(deliver, outcome),
-            progress=lambda share, words: self._advance(share),
+            progress=lambda share, words: self.advance(share),
             idle=lambda: self.later(idle),
         )
-        self._schedulers.append(made)
-        return made
+        return self.keep(made)
+
+    def keep(self, worker: Any) -> Any:
+        """Wait for a worker with the others, and close it with them; returns it."""
+        self._workers.append(worker)
+        return worker
+
+    def gate(self, cancel: Cancel) -> AbstractContextManager[None]:
+        """A turn for a worker that takes its turns itself."""
+        return self.turns.turn(cancel, lambda place: self.later(self._waits, place))
 
     def wait(self, timeout: float = 60.0) -> bool:
         """Block until nothing is being computed; False if that took longer."""
-        return all(scheduler.wait(timeout) for scheduler in self._schedulers)
+        return all(worker.wait(timeout) for worker in self._workers)
 
     def close(self) -> None:
         """Stop computing for good."""
-        for scheduler in self._schedulers:
-            scheduler.close()
+        for worker in self._workers:
+            worker.close()
 
     # -- the status line
 
@@ -109,7 +119,7 @@ class Host:
         ahead = "next" if place == 1 else f"number {place}"
         self.say(f"Waiting for other visitors' computations: you are {ahead} in the queue.")
 
-    def _advance(self, share: float) -> None:
+    def advance(self, share: float) -> None:
         """Tell of progress, in steps that are worth a message."""
         if share - self._share >= 0.05 or share < self._share:
             self._share = share

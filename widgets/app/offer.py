@@ -6,7 +6,7 @@ was started with, and an end is a sample's number, coordinates, or a picture tha
 
 import dataclasses
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,9 @@ from torch import Tensor
 
 from widgets.app.uploads import PREFIX, Uploads
 from widgets.stage import Stage, stage_of
+from workbench.bench.cache import ContentCache
+from workbench.bench.places import subject_of_state
+from workbench.bench.state import BenchState
 from workbench.errors import DataError, SettingError
 from workbench.subjects import Subject, open_subject
 from workbench.worlds import WORLDS
@@ -32,6 +35,7 @@ LARGEST = {
     "size": 5,
     "level": 999,
     "probe_std": 100.0,
+    "guidance": 100.0,
     "sigma": 1e4,
 }
 """Largest values that a visitor may ask for; a run on one's own machine has no such limits."""
@@ -61,6 +65,7 @@ class Offer:
             self.first = Path(model).stem if model not in MODELS else model
             self._models[self.first] = model
         self.worlds = tuple(WORLDS)
+        self.cache = ContentCache()
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -90,7 +95,7 @@ class Offer:
         return self._models.get(model, model)
 
     def stage(self, state: Any) -> Stage:
-        """The stage of a state, with the uploaded pictures that it names among the subject's points.
+        """The stage of a state.
 
         Args:
             state: Anything with `world`, `model`, `start`, `end` and `via`.
@@ -100,32 +105,64 @@ class Offer:
         """
         self.entries(state.world or state.model)
         stage = _stage(state.world, "" if state.world else self._models[state.model])
-        return self.with_pictures(stage, state)
+        subject = self._known(stage.subject)
+        self.check_points(subject, state)
+        return dataclasses.replace(stage, subject=subject)
 
-    def with_pictures(self, stage: Stage, state: Any) -> Stage:
-        """A stage whose subject knows the uploaded pictures that a state names.
+    def open_subject(self, state: BenchState) -> Subject:
+        """The subject of a bench's state.
 
         Raises:
-            SettingError: If a text names a file, or a picture that has been forgotten.
+            WorkbenchError: If it names what is not offered, or cannot be opened.
         """
-        subject = stage.subject
-        texts = [text.strip() for text in (state.start, state.end, *state.via.split(";"))]
-        found = {text: self._picture(text, subject) for text in texts if text.startswith(PREFIX)}
-        for text in texts:
-            if text not in subject.given and text not in found and not _is_numbers(text):
-                raise SettingError(f"the point {text!r}", _expected(subject), repr(subject.start))
-        if not found:
-            return stage
-        placed = {name: point.to(subject.device, subject.dtype) for name, point in found.items()}
-        return dataclasses.replace(
-            stage, subject=dataclasses.replace(subject, given={**subject.given, **placed})
-        )
+        self.entries(state.world or state.model)
+        if state.condition or state.guidance:
+            subject = self._known(subject_of_state(state.but(model=self.path_of(state.model))))
+            self.check_points(subject, state)
+            return subject
+        return self.stage(state).subject
 
-    def _picture(self, name: str, subject: Subject) -> Tensor:
-        data = self.uploads.find(name)
-        if data is None:
-            raise SettingError("a picture that the server does not know any more", "one that was uploaded")
-        return read_picture(data, subject)
+    def check_points(self, subject: Subject, state: Any) -> None:
+        """Refuse points that name a file of the server, or a picture that has been forgotten.
+
+        Raises:
+            SettingError: If a state has one.
+        """
+        for text in (state.start, state.end, *state.via.split(";")):
+            text = text.strip()
+            if text.startswith(PREFIX) and text not in subject.given:
+                raise SettingError("a picture that the server does not know any more", "an uploaded one")
+            if text not in subject.given and not _is_numbers(text):
+                raise SettingError(f"the point {text!r}", _expected(subject), repr(subject.start))
+
+    def _known(self, subject: Subject) -> Subject:
+        """A subject among whose points are the uploaded pictures."""
+        return dataclasses.replace(subject, given=Gallery(subject, self.uploads))
+
+
+class Gallery(Mapping[str, Tensor]):
+    """The named points of a subject, and the uploaded pictures, which are read when they are asked for.
+
+    Args:
+        subject: The subject.
+        uploads: The pictures.
+    """
+
+    def __init__(self, subject: Subject, uploads: Uploads) -> None:
+        self._subject, self._uploads = subject, uploads
+
+    def __getitem__(self, name: str) -> Tensor:
+        data = self._uploads.find(name) if name.startswith(PREFIX) else None
+        return self._subject.given[name] if data is None else read_picture(data, self._subject)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._subject.given or (isinstance(name, str) and self._uploads.find(name) is not None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._subject.given)
+
+    def __len__(self) -> int:
+        return len(self._subject.given)
 
 
 def read_picture(data: bytes, subject: Subject) -> Tensor:

@@ -4,6 +4,7 @@ from typing import Any, Protocol
 
 from widgets.app.host import Host
 from widgets.app.tabs.anisotropy import AnisotropyTab
+from widgets.app.tabs.bench import BenchTab
 from widgets.app.tabs.fisher import FisherTab
 from widgets.app.tabs.paths import PathsTab
 
@@ -30,6 +31,6 @@ class Tab(Protocol):
         ...
 
 
-TABS: tuple[type[Tab], ...] = (PathsTab, FisherTab, AnisotropyTab)
+TABS: tuple[type[Tab], ...] = (BenchTab, PathsTab, FisherTab, AnisotropyTab)
 
-__all__ = ["TABS", "AnisotropyTab", "FisherTab", "PathsTab", "Tab"]
+__all__ = ["TABS", "AnisotropyTab", "BenchTab", "FisherTab", "PathsTab", "Tab"]

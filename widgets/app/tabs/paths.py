@@ -166,8 +166,7 @@ class PathsTab:
         """
         session = self.session
         if speed == "full":
-            session.stage = self.host.offer.with_pictures(session.stage, state)
-            session.subject = session.stage.subject
+            self.host.offer.check_points(session.subject, state)
             state = session.filled(state)
             session.subject.ends(state.start, state.end)
             self.canvas.show(**session.handles(state))
