@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from workbench.adapters.normalizing_flow import FlowDensity
 from workbench.adapters.open import open_model
 from workbench.data import load_images, read_image
 from workbench.decoders import Autoencoder, Decoder, decoder_of
@@ -20,9 +21,14 @@ from workbench.embeddings import Identity
 from workbench.errors import SettingError
 from workbench.fields import Field, Window, measure_field
 from workbench.models import ExactScore, Frame, Landscape, LevelLandscape, ScoreModel
+from workbench.sampling import sample
 from workbench.types import Points
 from workbench.worlds import World, load_world
 from workbench.worlds.answers import known_answer
+from workbench.zoo import MODELS
+
+MEMORY = 2**30
+"""Bytes that one call of a user's network may take, its derivative included."""
 
 FLOWING = ("mep", "transport", "principal")
 """Regimes of path that need a model at every noise level."""
@@ -105,7 +111,8 @@ class Subject:
         """The point that a text names.
 
         Args:
-            text: A given name, the number of a real sample, a picture file, or coordinates "x,y,...".
+            text: A given name, the number of a real sample, a picture file, or coordinates "x,y,...". Where
+                no real samples are known, a number is the seed of a sample that the model draws.
 
         Returns:
             Shape (dim,), on the subject's device and of its dtype.
@@ -121,6 +128,8 @@ class Subject:
             if int(text) >= len(self.choices):
                 raise SettingError(f"sample {text}", f"a number from 0 to {len(self.choices) - 1}", "0")
             return self._placed(self.choices[int(text)])
+        if self._draws and text.isdecimal():
+            return self._drawn(int(text))
         values = _numbers(text)
         if len(values) == self.frame.dim and all(map(math.isfinite, values)):
             return self._placed(torch.tensor(values, dtype=torch.float64))
@@ -211,6 +220,18 @@ class Subject:
         """Whether a picture can become a point: a decoder without an encoder has no way back."""
         return self.pictures and (self.decoder is None or isinstance(self.decoder, Autoencoder))
 
+    @property
+    def _draws(self) -> bool:
+        """Whether a number names a sample that the model draws: a network without real samples at hand."""
+        flows = self.world is None and isinstance(self.model, ScoreModel)
+        return flows and self.choices is None and self.frame.dim > 1
+
+    def _drawn(self, seed: int) -> Tensor:
+        """The sample that the model draws from a seed."""
+        generator = torch.Generator(self.device).manual_seed(seed)
+        assert isinstance(self.model, ScoreModel)  # a landscape draws nothing
+        return self._placed(sample(self.model, 1, generator=generator, dtype=self.dtype)[0])
+
     def _encoded(self, picture: Tensor) -> Tensor:
         with torch.no_grad():
             return self.decoder.encode(picture) if isinstance(self.decoder, Autoencoder) else picture
@@ -222,6 +243,8 @@ class Subject:
         kinds = [f"{self.frame.dim} finite numbers with commas between"]
         if self.choices is not None:
             kinds.insert(0, f"the number of a real sample, 0 to {len(self.choices) - 1}")
+        if self._draws:
+            kinds.insert(0, "the seed of a sample that the model draws")
         if self._reads_files:
             kinds.append("a picture file")
         return ", or ".join(kinds)
@@ -259,16 +282,21 @@ def open_subject(
         precision = _dtype_named(dtype) or torch.float64
         return Subject(known, frame, "start", "end", None, ends, known, place, precision)
     precision = _dtype_named(dtype) or torch.float32
-    network = open_model(model, condition=condition, device=place, dtype=precision)
+    shipped = str(model) in MODELS
+    network = open_model(
+        model, condition=condition, device=place, dtype=precision, memory=None if shipped else MEMORY
+    )
+    if isinstance(network, FlowDensity):
+        return Subject(network, network.frame, "", "", device=place, dtype=precision)
     if not isinstance(network, ScoreModel):
         raise SettingError(
-            f"{network.picture.name}, a decoder without a score",
+            f"{model}, a decoder without a score",
             "a score model",
             "open_model(...) and the pullback metric of its decode, which needs no score",
         )
     frame = network.frame
     choices = model_samples(network)
-    start, end = _FIRST_ENDS.get(str(model), ("0", "1") if choices is not None else ("", ""))
+    start, end = _FIRST_ENDS.get(str(model), ("0", "1"))
     return Subject(network, frame, start, end, choices, {}, None, place, precision)
 
 

@@ -102,7 +102,8 @@ def open_model(
         trust: Whether code that comes with the source may run.
         arguments: Constructor arguments of the network, for weights that do not say them.
         decoder: What decodes the latents of a score model that came without: a decoder, or where one lies.
-        memory: Bytes that a call with its derivative may take; the batch that fits is found by trial.
+        memory: Bytes that a call of a score model with its derivative may take; the batch that fits is found
+            by trial.
         autocast: Lower type that the network computes in, "bfloat16" or "float16"; what it does to the
             numbers is measured and stands in the frame's notes.
         compile: Whether torch compiles the network, or the backend by name; measured in the same way.
@@ -161,7 +162,9 @@ def open_model(
     if compile is not False:
         backend = compile if isinstance(compile, str) else "inductor"
         model, _ = with_compile(model, backend=backend, device=place)
-    return model if memory is None else with_memory(model, memory, device=place)
+    if memory is None or not isinstance(model, WrappedModel | LatentModel):
+        return model
+    return with_memory(model, memory, device=place)
 
 
 def _advised(model: Any) -> Any:

@@ -1,5 +1,6 @@
 """The door: what a source is taken for, what is refused in which words; nothing is run or fetched."""
 
+import json
 import os
 import pickle
 import socket
@@ -7,6 +8,7 @@ import socket
 import diffusers
 import pytest
 import torch
+import zuko
 from safetensors.torch import save_file
 from torch import nn
 from torch.testing import assert_close
@@ -234,3 +236,28 @@ def test_every_door_opens_a_path(tmp_path):
     assert isinstance(subject.model, ScoreModel)
     assert subject.frame.name == "mine"
     assert subject.pictures
+    start, end = subject.ends()
+    assert start.shape == (64,)
+    assert_close(start, subject.point("0"), rtol=0, atol=0)
+    assert not torch.equal(start, end)
+    assert any("found by trial" in note for note in subject.frame.notes)
+    with pytest.raises(SettingError, match="the seed of a sample that the model draws"):
+        subject.point("1,2")
+
+
+def test_the_lenses_door_takes_a_flows_density_and_names_what_a_decoder_lacks(tmp_path):
+    flow = zuko.flows.NICE(2, transforms=1, hidden_features=(4,))
+    save_file(
+        {name: one.contiguous() for name, one in flow.state_dict().items()}, tmp_path / "flow.safetensors"
+    )
+    arguments = {"flow": "NICE", "features": 2, "transforms": 1, "hidden_features": [4]}
+    (tmp_path / "flow.json").write_text(json.dumps({"kind": "zuko", "arguments": arguments}))
+    subject = open_subject(model=tmp_path / "flow.safetensors")
+    assert subject.regimes == ("static",)
+    assert subject.landscape() is subject.model
+    assert_close(subject.point("0.5,1"), torch.tensor([0.5, 1.0], dtype=torch.float32))
+    sizes = dict(encoder_block_out_channels=(4,), decoder_block_out_channels=(4,))
+    coder = diffusers.AutoencoderTiny(**sizes, num_encoder_blocks=(1,), num_decoder_blocks=(1,))
+    coder.save_pretrained(tmp_path / "coder")
+    with pytest.raises(SettingError, match="a decoder without a score"):
+        open_subject(model=tmp_path / "coder")
