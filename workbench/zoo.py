@@ -25,7 +25,7 @@ from workbench.models import Frame
 from workbench.nets import Denoiser, Mlp, NetModel, UNet, given
 from workbench.principal import PrincipalMlp
 
-MODELS = ("ring", "moons", "digits", "fashion", "fashion_latent")
+MODELS = ("ring", "moons", "digits", "fashion", "fashion_latent", "wake")
 """Names of the shipped models."""
 
 JUDGES = ("digits", "fashion")
