@@ -74,6 +74,7 @@ def measure_round_trip(
     x: Points,
     *,
     depth: float | None = None,
+    low: float | None = None,
     steps: int = 50,
     solver: str | Solver = "belm",
     levels: Sequence[float] | Tensor | None = None,
@@ -87,6 +88,7 @@ def measure_round_trip(
         model: The model, conditions bound.
         x: Data points, shape (*batch, dim).
         depth: As for `encode`.
+        low: As for `encode`.
         steps: As for `encode`.
         solver: As for `encode`.
         levels: As for `encode`.
@@ -106,7 +108,15 @@ def measure_round_trip(
     check_count("refine", refine)
     part = _thirds(progress)
     latent = encode(
-        model, x, depth=depth, steps=steps, solver=solver, levels=levels, progress=part(0), cancel=cancel
+        model,
+        x,
+        depth=depth,
+        low=low,
+        steps=steps,
+        solver=solver,
+        levels=levels,
+        progress=part(0),
+        cancel=cancel,
     )
     back = decode(model, latent, progress=part(1), cancel=cancel)
     reference, calls = _reference(model, x, latent.levels, refine, part(2), cancel)

@@ -46,6 +46,7 @@ def probe_depths(
     *,
     names: Sequence[str] = (),
     depths: Sequence[float] | None = None,
+    low: float | None = None,
     steps: int = 20,
     solver: str | Solver = "belm",
     folds: int = 5,
@@ -65,6 +66,7 @@ def probe_depths(
         factors: What is known of them, shape (count, factors).
         names: Names of the factors.
         depths: Rising noise levels; eight between the model's ends if None.
+        low: As for `encode`.
         steps: Steps to each depth.
         solver: As for `encode`.
         folds: Blocks; each is held out once.
@@ -92,16 +94,16 @@ def probe_depths(
         raise SettingError(
             f"{len(x)} samples", f"at least {folds * (k + 1)} for {folds} folds and {k} neighbours"
         )
-    chosen = inversion_levels(model.frame, steps=8)[1:].tolist() if depths is None else list(depths)
+    chosen = inversion_levels(model.frame, low=low, steps=8)[1:].tolist() if depths is None else list(depths)
     blocks = torch.arange(len(x), device=x.device) * folds // len(x)
-    levels, linear, near, calls = [float(inversion_levels(model.frame, steps=1)[0])], [], [], 0
+    levels, linear, near, calls = [float(inversion_levels(model.frame, low=low, steps=1)[0])], [], [], 0
     scores = [read_factors(x, factors, blocks, k=k, ridge=ridge)]
     status = Status.CONVERGED
     for i, depth in enumerate(chosen):
         if cancel is not None and cancel.is_set():
             status = Status.CANCELLED
             break
-        latent = encode(model, x, depth=depth, steps=steps, solver=solver)
+        latent = encode(model, x, depth=depth, low=low, steps=steps, solver=solver)
         calls += latent.report.model_calls
         if latent.report.status is Status.DIVERGED:
             status = Status.DIVERGED

@@ -29,13 +29,19 @@ _SOURCES = {
 
 
 def inversion_levels(
-    frame: Frame, *, depth: float | None = None, steps: int = 50, rho: float = 7.0
+    frame: Frame,
+    *,
+    depth: float | None = None,
+    low: float | None = None,
+    steps: int = 50,
+    rho: float = 7.0,
 ) -> Tensor:
     """A grid from the data's end to a depth, dense near the data.
 
     Args:
         frame: What the model declares.
         depth: Highest level; None for the model's largest.
+        low: Lowest level; None for the model's smallest.
         steps: Intervals.
         rho: How strongly levels crowd towards the data; 1 for equal distances.
 
@@ -50,11 +56,13 @@ def inversion_levels(
     """
     check_count("steps", steps)
     check_number("rho", rho, above=0.0)
-    low, high = default_range(frame)
-    check_number("depth", depth, above=low, most=high * (1 + 1e-6), none=True, hint=f"depth={high:g}")
+    least, high = default_range(frame)
+    check_number("low", low, least=least * (1 - 1e-6), below=high, none=True, hint=f"low={least:g}")
+    bottom = least if low is None else low
+    check_number("depth", depth, above=bottom, most=high * (1 + 1e-6), none=True, hint=f"depth={high:g}")
     top = high if depth is None else depth
     ramp = torch.linspace(0, 1, steps + 1, dtype=torch.float64)
-    return (low ** (1 / rho) + ramp * (top ** (1 / rho) - low ** (1 / rho))) ** rho
+    return (bottom ** (1 / rho) + ramp * (top ** (1 / rho) - bottom ** (1 / rho))) ** rho
 
 
 @torch.no_grad()
@@ -63,6 +71,7 @@ def encode(
     x: Points,
     *,
     depth: float | None = None,
+    low: float | None = None,
     steps: int = 50,
     solver: str | Solver = "belm",
     levels: Sequence[float] | Tensor | None = None,
@@ -73,12 +82,16 @@ def encode(
 
     Args:
         model: The model; `given_each` binds a condition to every sample.
-        x: Data points, shape (*batch, dim), taken as they are for points at the lowest level.
+        x: Data points, shape (*batch, dim), taken as they are for points at the lowest level. Details of a
+            smaller size than that level are carried along small; those of a larger size grow to the size of
+            the noise, whether they matter or not. So where latents shall be compared with each other, the
+            lowest level says how fine a detail counts.
         depth: Noise level to stop at; None for the model's largest. Structure that is lost at full depth may
             survive at an intermediate one.
+        low: Lowest level; None for the model's smallest.
         steps: Intervals of the grid.
         solver: A name in `SOLVERS`, or a solver with settings of its own.
-        levels: The grid itself, rising; replaces depth and steps.
+        levels: The grid itself, rising; replaces depth, low and steps.
         progress: Called after every level with the fraction done and a sentence.
         cancel: Asked before every level; the latent then lies at the level reached.
 
@@ -98,7 +111,7 @@ def encode(
     check_points(x, model.frame.dim, name="x")
     check_run(None, progress, cancel)
     method = solver_of(solver)
-    grid = _grid(model.frame, depth, steps, levels)
+    grid = _grid(model.frame, depth, low, steps, levels)
     return _climb(model, x, grid, method, progress, cancel)
 
 
@@ -228,10 +241,16 @@ def _noise_of(model: ScoreModel) -> Noise:
     return lambda y, level: noise(model, y, level)
 
 
-def _grid(frame: Frame, depth: float | None, steps: int, levels: Sequence[float] | Tensor | None) -> Tensor:
+def _grid(
+    frame: Frame,
+    depth: float | None,
+    low: float | None,
+    steps: int,
+    levels: Sequence[float] | Tensor | None,
+) -> Tensor:
     """The grid of noise levels that is asked for, float64."""
     if levels is None:
-        return inversion_levels(frame, depth=depth, steps=steps)
+        return inversion_levels(frame, depth=depth, low=low, steps=steps)
     grid = torch.as_tensor(levels, dtype=torch.float64).cpu()
     if grid.ndim != 1 or len(grid) < 2:
         raise ShapeError(f"levels of shape {tuple(grid.shape)}", "at least two, in one row")
