@@ -31,6 +31,13 @@ class Window:
         """Whether a point of the picture lies inside."""
         return self.x[0] <= x <= self.x[1] and self.y[0] <= y <= self.y[1]
 
+    def zoomed(self, x: float, y: float, times: int) -> "Window":
+        """The window halved a number of times about a point, which becomes its middle; itself for 0."""
+        if times == 0:
+            return self
+        half = [0.5 * (side[1] - side[0]) * 0.5**times for side in (self.x, self.y)]
+        return Window((x - half[0], x + half[0]), (y - half[1], y + half[1]))
+
 
 @dataclass(frozen=True, slots=True)
 class Field:

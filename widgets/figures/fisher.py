@@ -17,6 +17,7 @@ from widgets.figures.status import dress, sentence, status_line
 from widgets.theme import SIZES, Theme, theme_of
 from workbench.fields import Field, Window, frame_window
 from workbench.lenses.fisher import Geodesic, GeodesicResult, MetricField
+from workbench.logpartition import Published
 from workbench.phases import Sensitivity, exact_slope, find_boundary
 
 READINGS = {
@@ -26,6 +27,9 @@ READINGS = {
     "residual": "distance from a Hessian metric",
 }
 """What a metric field can be coloured by."""
+_TABLE_WIDTH = 900
+_LETTER = 6.6  # pixels of a letter in a table, on average
+_TITLE = 36  # letters of a metric's name that leave room for its length on the same line
 
 
 def figure(result: GeodesicResult, *, theme: str | Theme = "light", **options) -> go.Figure:
@@ -64,6 +68,7 @@ def map_figure(
     reading: str = "log_magnification",
     ellipses: int = 9,
     labels: Tensor | None = None,
+    rounding: float = 0.0,
     theme: str | Theme = "light",
     width: int | None = None,
     height: int | None = None,
@@ -76,6 +81,7 @@ def map_figure(
         reading: What colours the field, one of `READINGS`.
         ellipses: Ellipses along the longer side; 0 for none.
         labels: Phase labels on the field's grid, whose boundary is drawn as a line of marks.
+        rounding: Step of the chart below which arithmetic makes the difference; a finer grid is greyed.
         theme: Name or theme.
         width: Pixels.
         height: Pixels.
@@ -98,6 +104,8 @@ def map_figure(
         _add_ellipses(drawing, field, ellipses, look)
         if labels is not None:
             _add_boundary(drawing, field, labels, look)
+        if step_of(field) < rounding:
+            _add_veil(drawing, field.window, look)
     if result is not None:
         _add_curves(drawing, result, look)
     names = chart.axes or ("first coordinate", "second coordinate")
@@ -122,10 +130,43 @@ def map_figure(
     )
 
 
+def step_of(field: MetricField) -> float:
+    """The smaller distance of two neighbouring grid points of a field, along either axis."""
+    rows, columns = field.indefinite.shape
+    across = (field.window.x[1] - field.window.x[0]) / (columns - 1)
+    return min(across, (field.window.y[1] - field.window.y[0]) / (rows - 1))
+
+
+def _add_veil(drawing: go.Figure, window: Window, look: Theme) -> None:
+    drawing.add_shape(
+        type="rect",
+        x0=window.x[0],
+        x1=window.x[1],
+        y0=window.y[0],
+        y1=window.y[1],
+        fillcolor=look.muted,
+        opacity=0.55,
+        line_width=0,
+        layer="below",
+        name="below rounding",
+    )
+    drawing.add_annotation(
+        x=0.5,
+        y=0.98,
+        xref="x domain",
+        yref="y domain",
+        yanchor="top",
+        showarrow=False,
+        bgcolor=look.paper,
+        text="finer than rounding: no statement about the model",
+    )
+
+
 def describe(result: GeodesicResult) -> str:
     """Metric and length of the shortest curve, in one line."""
     name = "curve of the frozen metric" if result.kind.startswith("frozen") else "distance"
-    return f"{result.metric}: {name} {result.distance}"
+    gap = "<br>" if len(result.metric) > _TITLE else " "
+    return f"{result.metric}:{gap}{name} {result.distance}"
 
 
 def _window(result: GeodesicResult) -> Window:
@@ -285,31 +326,26 @@ def lengths_figure(results: Mapping[str, GeodesicResult], *, theme: str | Theme 
     if not rows:
         return sentence("no curves to list", theme=look)
     heads = ("metric", "curve", "length", "energy/length² − 1", "speed spread", "status")
-    widths = (190, 170, 210, 130, 90, 110)
-    heights = [_row_height(row, widths) for row in (heads, *rows)]
+    shares = (2.4, 3.0, 2.0, 1.4, 1.2, 1.2)
+    letters = [_TABLE_WIDTH * share / sum(shares) / _LETTER for share in shares]  # that fit a line of a cell
+    lines = [
+        max(math.ceil(len(text) / room) for text, room in zip(row, letters, strict=True)) for row in rows
+    ]
     drawing = go.Figure(
         go.Table(
-            header=dict(
-                values=list(heads),
-                align="left",
-                fill_color=look.grid,
-                line_color=look.grid,
-                font=dict(color=look.ink, size=SIZES.small),
-                height=heights[0],
-            ),
+            header=dict(values=list(heads), align="left", fill_color=look.grid, font=dict(color=look.ink)),
             cells=dict(
                 values=[list(column) for column in zip(*rows, strict=True)],
                 align="left",
                 fill_color=look.paper,
-                line_color=look.grid,
-                font=dict(color=look.ink, size=SIZES.small),
-                height=max(heights[1:]),
+                font=dict(color=look.ink),
+                height=26,
             ),
-            columnwidth=list(widths),
+            columnwidth=list(shares),
         )
     )
-    height = 56 + heights[0] + max(heights[1:]) * len(rows) + 12
-    dress(drawing, title="Lengths and certificates", theme=look, width=sum(widths) + 16, height=height)
+    height = 130 + sum(9 + 18 * max(1, count) for count in lines)
+    drawing = dress(drawing, title="Lengths and certificates", theme=look, width=_TABLE_WIDTH, height=height)
     drawing.update_layout(margin=dict(l=8, r=8, t=56, b=8))
     return drawing
 
@@ -429,3 +465,121 @@ def _add_line(
 def _listed(values: Tensor) -> list[float | None]:
     """Plain numbers for plotly; gaps as None."""
     return [None if math.isnan(v) else v for v in values.detach().double().cpu().tolist()]
+
+
+def published_figure(
+    ours: Mapping[str, Sequence[float]], published: Published, *, theme: str | Theme = "light"
+) -> go.Figure:
+    """Errors of a learned F and its derivatives beside published ones of another setting.
+
+    Args:
+        ours: Setting to the three errors: of F, of its first and of its second derivative.
+        published: The published row.
+        theme: Name or theme.
+
+    Returns:
+        One bar trace a setting, and "published".
+    """
+    look = theme_of(theme)
+    names = ["F", "∂F/∂ first", "∂F/∂ second"]
+    drawing = go.Figure()
+    for place, (label, values) in enumerate(ours.items()):
+        drawing.add_bar(
+            x=names, y=list(values), name=label, marker_color=look.series[place % len(look.series)]
+        )
+    theirs = [published.log_partition, published.first, published.second]
+    drawing.add_bar(x=names, y=theirs, name="published", marker_color=look.muted)
+    drawing.update_yaxes(title_text="root mean square error", rangemode="tozero")
+    return dress(
+        drawing,
+        title="The learned potential and its derivatives",
+        subtitle=f"published: {published.setting}; ours in natural coordinates, after the affine part",
+        theme=look,
+    )
+
+
+def staircase_figure(
+    gradient: Tensor, window: Window, *, labels: Tensor | None = None, theme: str | Theme = "light"
+) -> go.Figure:
+    """A potential's gradient along the middle row of a slice: flat in a phase, steep between two.
+
+    Args:
+        gradient: grad psi on a grid, shape (rows, columns, 2).
+        window: Where the grid lies.
+        labels: Phases on the grid; where they change along the row a line is drawn.
+        theme: Name or theme.
+
+    Returns:
+        Traces "∂ψ/∂a" and "∂ψ/∂b", and a line "phase boundary" a change.
+    """
+    look = theme_of(theme)
+    rows, columns = gradient.shape[:2]
+    row = rows // 2
+    x = torch.linspace(*window.x, columns, dtype=torch.float64)
+    drawing = go.Figure()
+    for axis, (name, colour) in enumerate((("∂ψ/∂a", look.path), ("∂ψ/∂b", look.other))):
+        drawing.add_scatter(
+            x=_listed(x),
+            y=_listed(gradient[row, :, axis]),
+            mode="lines+markers",
+            name=name,
+            line=dict(color=colour, width=SIZES.line),
+        )
+    if labels is not None:
+        for k in (labels[row, 1:] != labels[row, :-1]).nonzero().flatten().tolist():
+            at = float(0.5 * (x[k] + x[k + 1]))
+            drawing.add_vline(x=at, line=dict(color=look.saddle, dash="dot", width=1), name="phase boundary")
+    height = window.y[0] + (window.y[1] - window.y[0]) * row / (rows - 1)
+    drawing.update_xaxes(title_text="a")
+    drawing.update_yaxes(title_text="gradient of the learned potential")
+    return dress(
+        drawing,
+        title="Plateaus of the gradient",
+        subtitle=f"along b = {height:.3g}; dotted: the phase changes",
+        theme=look,
+    )
+
+
+def resolution_figure(
+    window: Window, columns: int, rounding: float, *, dtype: str = "float32", theme: str | Theme = "light"
+) -> go.Figure:
+    """The resolution bar of a zoom: the sizes it shows on a logarithmic axis, what is rounding greyed.
+
+    Args:
+        window: What is looked at.
+        columns: Grid points along it.
+        rounding: Step below which arithmetic makes the difference.
+        dtype: That arithmetic, in words.
+        theme: Name or theme.
+
+    Returns:
+        Traces "window to grid step" and the marks of both; the greyed band is the shape "rounding".
+    """
+    look = theme_of(theme)
+    wide = window.x[1] - window.x[0]
+    step = wide / (columns - 1)
+    low = min(step, rounding) / 30.0
+    drawing = go.Figure()
+    drawing.add_vrect(x0=low, x1=rounding, fillcolor=look.muted, opacity=0.35, line_width=0, name="rounding")
+    drawing.add_scatter(
+        x=[step, wide],
+        y=[0, 0],
+        mode="lines+markers+text",
+        name="window to grid step",
+        text=[f"grid step {step:.1e}", f"window {wide:.1e}"],
+        textposition="top center",
+        line=dict(color=look.path if step >= rounding else look.warning, width=8),
+        marker=dict(size=SIZES.marker + 4, symbol="line-ns-open"),
+        showlegend=False,
+    )
+    drawing.update_xaxes(
+        type="log",
+        range=[math.log10(low), math.log10(max(3.0, 3.0 * wide))],
+        exponentformat="power",
+        title_text=f"step in the slice; grey: below rounding in {dtype}, {rounding:.1e}",
+    )
+    drawing.update_yaxes(visible=False, range=[-1, 1.6])
+    verdict = "resolved by the arithmetic" if step >= rounding else "finer than rounding"
+    drawing = dress(drawing, title=f"Resolution: {verdict}", theme=look, height=200)
+    drawing.update_layout(margin=dict(t=64, b=56))
+    return drawing

@@ -19,6 +19,7 @@ from widgets.theme import theme_of
 from workbench.errors import WorkbenchError
 from workbench.geodesics.gallery import SPACES
 from workbench.lenses.fisher import GeodesicResult
+from workbench.phases import LATENTS
 
 __all__ = ["FisherExplorer", "FisherState"]
 
@@ -53,7 +54,7 @@ class FisherExplorer(ipywidgets.VBox):
         self.canvas = Canvas(theme=self._look.name, layout=ipywidgets.Layout(width="100%"))
         self.canvas.on_gesture(self._gestured)
         waiting = sentence("This appears with the first answer.", theme=self._look)
-        self.map, self.lengths = FigureBox(waiting), FigureBox(waiting)
+        self.map, self.lengths, self.bar = FigureBox(waiting), FigureBox(waiting), FigureBox(waiting)
         self._build_controls(state)
         self._scheduler = Scheduler(
             lambda *asked: self.session.solve(*asked),
@@ -114,6 +115,27 @@ class FisherExplorer(ipywidgets.VBox):
             )
         }
         self.controls["nodes"] = number_slider("nodes", state.nodes, 9, 129, step=8)
+        self._cut: dict[str, Any] = {
+            name: ipywidgets.Text(
+                value=getattr(state, name),
+                description=words,
+                placeholder=hint,
+                continuous_update=False,
+                layout=narrow(),
+                style=STYLE,
+            )
+            for name, words, hint in (
+                ("model", "model", "a name or a path"),
+                ("corners", "spanned by", "drawn; or three samples 0;1;2"),
+                ("middle", "zoom about", "the middle; or a,b"),
+            )
+        }
+        self._cut["latents"] = ipywidgets.Dropdown(
+            options=LATENTS, value=state.latents, description="latents of", layout=narrow(), style=STYLE
+        )
+        self._cut["zoom"] = number_slider("zoom, halvings", state.zoom, 0, 40, step=1)
+        self._cut["resolution"] = number_slider("resolution", state.resolution, 8, 256, step=8)
+        self.controls |= self._cut
         for control in self.controls.values():
             control.observe(self._controlled, "value")
         self.copy = ipywidgets.Button(
@@ -124,6 +146,7 @@ class FisherExplorer(ipywidgets.VBox):
             layout=ipywidgets.Layout(width="98%", height="150px", display="none")
         )
         self.facts = ipywidgets.HTML()
+        self._show_cut(state)
 
     def _rows(self) -> list[ipywidgets.Widget]:
         wrap = ipywidgets.Layout(flex_flow="row wrap", align_items="flex-start")
@@ -133,12 +156,18 @@ class FisherExplorer(ipywidgets.VBox):
             layout=ipywidgets.Layout(width="380px"),
         )
         picture = ipywidgets.Box([self.canvas], layout=ipywidgets.Layout(width="540px", max_width="100%"))
-        return [self.status, ipywidgets.HBox([picture, side], layout=wrap), self.map, self.lengths]
+        rest = [self.bar, self.map, self.lengths]
+        return [self.status, ipywidgets.HBox([picture, side], layout=wrap), *rest]
 
     def _controlled(self, change: Any) -> None:
         if not self._syncing:
             name = next(n for n, control in self.controls.items() if control is change["owner"])
             self.state = self.state.but(**{name: change["new"]})
+
+    def _show_cut(self, state: FisherState) -> None:
+        """The controls of a slice only where a slice is shown."""
+        for control in self._cut.values():
+            control.layout.display = None if state.space == "slice" else "none"
 
     def _copied(self, _: Any) -> None:
         self.parameters.value = self.to_parameters()
@@ -158,6 +187,7 @@ class FisherExplorer(ipywidgets.VBox):
                     control.value = getattr(change["new"], name)
         finally:
             self._syncing = False
+        self._show_cut(change["new"])
         if self._speed_of_next == "full":
             self.canvas.show(**self.session.frame())
         self._submit(self._speed_of_next, delay=SETTLE if self._speed_of_next == "full" else 0.0)
@@ -198,6 +228,10 @@ class FisherExplorer(ipywidgets.VBox):
         if answer.speed == "full" or not result.report.converged:
             self.map.show(self.session.map_figure(answer, look))
             self.lengths.show(self.session.lengths_figure(answer, look))
+            bar = self.session.resolution_figure(answer, look)
+            self.bar.layout.display = "none" if bar is None else None
+            if bar is not None:
+                self.bar.show(bar)
             stopped = ["stopped by you, best so far"] if outcome.stopped else []
             line = status_line(result.report, result.provenance)
             kind = "idle" if result.report.converged and not outcome.stopped else "warning"

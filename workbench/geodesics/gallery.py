@@ -12,7 +12,7 @@ from workbench.metrics import Metric, families, half_plane, hessian
 from workbench.worlds.ising import Ising
 from workbench.worlds.tasep import Tasep, phase_of
 
-SPACES = ("tasep", "ising", "torus", "half_plane", "gaussian", "burg")
+SPACES = ("tasep", "ising", "torus", "half_plane", "gaussian", "burg", "slice")
 """Names that `open_space` knows."""
 
 
@@ -52,22 +52,31 @@ class Space:
             raise SettingError(f"the point {text!r}", 'two numbers "x,y"') from error
         if len(values) != 2:
             raise SettingError(f"the point {text!r}", 'two numbers "x,y"')
-        return torch.tensor(values, dtype=torch.float64)
+        return torch.tensor(values, dtype=default.dtype, device=default.device)
 
 
-def open_space(name: str, *, sites: int = 60, size: int = 4) -> Space:
+def open_space(
+    name: str,
+    *,
+    sites: int = 60,
+    size: int = 4,
+    plane: Metric | None = None,
+    device: torch.device | str = "cpu",
+) -> Space:
     """The space of that name.
 
     Args:
         name: One of `SPACES`.
         sites: Sites of the driven chain ("tasep").
         size: Side of the lattice ("ising").
+        plane: Metric of a plane through latents with corners (0, 0), (1, 0) and (0, 1) ("slice").
+        device: Where its default ends lie.
 
     Returns:
         The space with its window and default ends.
 
     Raises:
-        SettingError: If no space has that name.
+        SettingError: If no space has that name, or it lacks its metric.
     """
     makers: dict[str, Callable[[], tuple]] = {
         "tasep": lambda: (
@@ -84,8 +93,11 @@ def open_space(name: str, *, sites: int = 60, size: int = 4) -> Space:
         "gaussian": lambda: (families.gaussian(), (-2.0, 4.0), (0.1, 3.0), (-1.0, 0.5), (3.0, 0.5)),
         "burg": lambda: (hessian.burg(), (0.1, 2.5), (0.2, 3.5), (0.2, 3.0), (2.0, 0.5)),
     }
+    if plane is not None:
+        makers["slice"] = lambda: (plane, (0.0, 1.0), (0.0, 1.0), (0.1, 0.1), (0.8, 0.7))
     if name not in makers:
-        raise SettingError(f"space {name!r}", f"one of {', '.join(SPACES)}", "open_space('tasep')")
+        known = SPACES if plane is not None else SPACES[:-1]
+        raise SettingError(f"space {name!r}", f"one of {', '.join(known)}", "open_space('tasep')")
     metric, x, y, start, end, *rest = makers[name]()
-    first, last = (torch.tensor(point, dtype=torch.float64) for point in (start, end))
+    first, last = (torch.tensor(point, dtype=torch.float64, device=device) for point in (start, end))
     return Space(name, metric, x, y, first, last, *rest)

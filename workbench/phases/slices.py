@@ -44,6 +44,7 @@ class LatentSlice:
         decoder: From the model's points to pictures, where they are latents.
         classify: Class scores of flat pictures by the judge; None without one.
         picture: Frame of the pictures; None if unknown.
+        model: The score model; None if unknown.
     """
 
     flow: FlowMap | None
@@ -53,6 +54,7 @@ class LatentSlice:
     decoder: Decoder | None = None
     classify: Callable[[Tensor], Tensor] | None = None
     picture: Frame | None = None
+    model: ScoreModel | None = None
 
     @property
     def calls(self) -> int:
@@ -60,9 +62,9 @@ class LatentSlice:
         return 0 if self.flow is None else 4 * self.flow.steps
 
     def decode(self, coords: Coords) -> Points:
-        """Latents at coordinates (a, b), shape (*batch, 2) to (*batch, dim)."""
+        """Latents at (a, b), shape (*batch, 2) to (*batch, dim), in the arithmetic of the slice."""
         base = self.corners[1:] - self.corners[0]
-        return self.corners[0] + coords @ base
+        return self.corners[0] + coords.to(base.dtype) @ base
 
     def samples(self, coords: Coords) -> Points:
         """The model's points there, shape (*batch, dim); four model calls a step and point."""
@@ -72,12 +74,23 @@ class LatentSlice:
     def pictures(self, coords: Coords) -> Tensor:
         """What a person sees there: decoded samples, or the samples, shape (*batch, picture dim)."""
         samples = self.samples(coords)
-        return samples if self.decoder is None else self.decoder.decode(samples)
+        shown = samples if self.decoder is None else self.decoder.decode(samples)
+        return shown.to(coords.dtype)
 
     def read(self, coords: Tensor) -> Tensor:
-        """Features of the pictures at coordinates (count, 2), shape (count, features)."""
+        """Features of the pictures at (a, b), (count, 2) to (count, features), in the coordinates' type.
+
+        Inside, model and judge keep their own arithmetic: double coordinates do not make it finer.
+        """
         pictures = self.pictures(coords)
-        return pictures if self.features is None else self.features(pictures)
+        if self.features is None:
+            return pictures
+        return self.features(pictures.to(self.corners.dtype)).to(coords.dtype)
+
+    @property
+    def rounding(self) -> float:
+        """Step in (a, b) below which the slice's arithmetic, not the model, makes the difference."""
+        return 32.0 * torch.finfo(self.corners.dtype).eps
 
     def labels(self, coords: Tensor, *, chunk: int = 4096) -> Tensor:
         """Classes that the judge sees at coordinates (count, 2), shape (count,).
@@ -91,7 +104,10 @@ class LatentSlice:
             )
         with torch.no_grad():
             return torch.cat(
-                [self.classify(self.pictures(part)).argmax(dim=1) for part in coords.split(chunk)]
+                [
+                    self.classify(self.pictures(part).to(self.corners.dtype)).argmax(dim=1)
+                    for part in coords.split(chunk)
+                ]
             )
 
     def metric(self) -> Pullback:
@@ -147,13 +163,15 @@ def latent_slice(
             f"latents={latents!r} of {frame}", "noise, or decoder where the model has one", "latents='noise'"
         )
     if corners is None:
-        like = torch.empty(0, dtype=dtype, device=device)
+        like = torch.empty(0, dtype=torch.float64)  # the same corners in every arithmetic
         corners = draw_normal((3, frame.dim), like, seeded(generator))
     if corners.shape != (3, frame.dim):
         raise ShapeError(f"corners of shape {tuple(corners.shape)}", f"(3, {frame.dim})")
     flow = flow_of(model, steps) if latents == "noise" else None
     picture = frame if decoder is None else decoder.picture
-    return LatentSlice(flow, features, corners.to(device, dtype), str(frame), decoder, classify, picture)
+    return LatentSlice(
+        flow, features, corners.to(device, dtype), str(frame), decoder, classify, picture, model
+    )
 
 
 def flow_of(model: ScoreModel, steps: int) -> FlowMap:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.unit.geodesics.cases import TORUS
+from widgets.figures import fisher as draw
 from widgets.figures.fisher import (
     certificate_line,
     figure,
@@ -17,6 +18,7 @@ from widgets.figures.fisher import (
 )
 from workbench.fields import Window
 from workbench.lenses.fisher import find_frozen_metric_curve, find_geodesic, measure_metric_field
+from workbench.logpartition import PUBLISHED
 from workbench.metrics import families, half_plane, hessian
 from workbench.phases import exact_slope, measure_sensitivity
 
@@ -139,3 +141,40 @@ def test_what_cannot_be_drawn_says_so():
     )
     assert "two coordinates" in figure(flat).layout.annotations[0].text
     assert "no geodesic" in map_figure().layout.annotations[0].text
+
+
+def test_the_resolution_bar_says_what_is_rounding():
+    fine = draw.resolution_figure(Window((0.0, 1e-7), (0.0, 1e-7)), 64, 3.8e-6)
+    assert "finer than rounding" in fine.layout.title.text
+    assert [shape.name for shape in fine.layout.shapes] == ["rounding"]
+    assert fine.layout.shapes[0].x1 == pytest.approx(3.8e-6)
+    coarse = draw.resolution_figure(Window((0.0, 1.0), (0.0, 1.0)), 65, 3.8e-6)
+    assert coarse.data[0].x == pytest.approx((1.0 / 64.0, 1.0))
+    assert "resolved" in coarse.layout.title.text
+
+
+def test_our_errors_stand_beside_the_published_ones():
+    drawing = draw.published_figure({"8 sites": (0.03, 0.07, 0.08)}, PUBLISHED["tasep"])
+    assert [trace.name for trace in drawing.data] == ["8 sites", "published"]
+    assert tuple(drawing.data[1].y) == (0.0112, 0.1165, 0.1135)
+    assert "128 sites" in drawing.layout.title.subtitle.text
+
+
+def test_the_staircase_is_drawn_along_the_middle_row():
+    gradient = torch.zeros(8, 8, 2, dtype=torch.float64)
+    gradient[:, 4:, 0] = 1.0
+    labels = (torch.arange(8) > 3).long().expand(8, 8)
+    drawing = draw.staircase_figure(gradient, Window((0.0, 1.0), (0.0, 1.0)), labels=labels)
+    assert tuple(drawing.data[0].y) == (0.0,) * 4 + (1.0,) * 4
+    assert [shape.name for shape in drawing.layout.shapes] == ["phase boundary"]
+    assert drawing.layout.shapes[0].x0 == pytest.approx(0.5)
+
+
+def test_every_row_of_the_table_of_lengths_has_room():
+    result = find_geodesic(
+        hessian.burg(), *torch.tensor([[0.2, 3.0], [2.0, 0.5]], dtype=torch.float64), starts=1
+    )
+    short, long = (
+        draw.lengths_figure({label: result}) for label in ("Burg", "a metric whose name is long " * 3)
+    )
+    assert long.layout.height > short.layout.height + 40

@@ -12,6 +12,7 @@ from widgets.views.fisher import FisherExplorer, FisherState
 from workbench.errors import SettingError
 from workbench.headless.catalog import open_notebook
 from workbench.headless.parameters import declared
+from workbench.zoo import find_card, load_model, read_card, save_model
 
 
 @pytest.fixture
@@ -82,3 +83,33 @@ def test_what_cannot_be_shown_is_said(view):
         view.from_parameters({"colour": "red"})
     view.state = view.state.but(start="a,b")
     assert "two numbers" in view.status.text
+
+
+def test_a_slice_of_a_model_is_zoomed_until_rounding_takes_over(view):
+    view.state = view.state.but(space="slice", model="fashion_latent", latents="decoder", corners="0;1;2")
+    assert view.wait()
+    assert view.answer.own_length == pytest.approx(view.result.distance.value, rel=0.1)
+    assert "in the model" in view.facts.value
+    assert view.controls["zoom"].layout.display is None
+    assert "phase boundary" in [trace.name for trace in view.map.figure.data]
+    assert "resolved" in view.bar.figure.layout.title.text
+    view.controls["zoom"].value = 24
+    assert view.wait()
+    assert view.session.space.x[1] - view.session.space.x[0] == pytest.approx(2.0**-24)
+    assert "below rounding" in view.facts.value
+    assert "below rounding" in [shape.name for shape in view.map.figure.layout.shapes]
+    assert "finer than rounding" in view.bar.figure.layout.title.text
+    drag(view, "end", 0.5, 0.5, kind="move")
+    assert view.answer.speed == "coarse"
+    view.controls["corners"].value = "0;1"
+    assert "three points" in view.status.text
+
+
+def test_a_model_from_a_file_is_cut_too(view, tmp_path):
+    model, facts = load_model("ring"), read_card(find_card("ring"))
+    path = save_model(model.net, {**facts, "name": "own"}, tmp_path)
+    view.state = view.state.but(space="slice", model=str(path.parent))
+    assert view.wait()
+    assert "picture pullback of" in view.result.metric
+    view.state = view.state.but(model="nothing_of_that_name")
+    assert "nothing_of_that_name" in view.status.text
