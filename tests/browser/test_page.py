@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from tests.oracles import fisher as oracle
+from workbench.bench.bench import Bench
+from workbench.bench.state import load_view
 from workbench.worlds import load_world
 from workbench.worlds.answers import known_answer
 
@@ -75,7 +77,7 @@ def drag(page, point, dx, dy):
 
 
 def test_a_dragged_end_moves_the_numbers_and_a_reload_keeps_them(visit, page, shoot):
-    visit()
+    visit("tab=paths")
     page.locator(".wb-facts td", has_text="full").wait_for()
     assert fact(page, "barrier") == pytest.approx(1.587018, abs=2e-3)
     drag(page, START, -24, -32)
@@ -105,7 +107,7 @@ def test_a_dragged_end_moves_the_numbers_and_a_reload_keeps_them(visit, page, sh
 
 
 def test_the_fisher_tab_in_the_dark_is_reached_by_keys_and_measures_right(visit, page, shoot):
-    visit("theme=dark")
+    visit("tab=paths&theme=dark")
     page.get_by_role("tab", name="Paths").focus()
     page.keyboard.press("ArrowRight")
     page.get_by_role("tab", name="Fisher", selected=True).wait_for()
@@ -123,13 +125,41 @@ def test_the_fisher_tab_in_the_dark_is_reached_by_keys_and_measures_right(visit,
     shoot("page-fisher-dark")
 
 
-@pytest.mark.parametrize("tab", ["paths", "fisher", "anisotropy"])
+def test_a_view_of_all_lenses_is_saved_by_a_gesture_and_run_without_a_browser(visit, page, shoot, tmp_path):
+    state = '{"world":"v_mixture","nodes":9,"steps":8,"lenses":"paths,fisher"}'
+    visit(f"tab=bench&bench={state}")
+    page.locator(".wb-bench-words p", has_text="fisher").wait_for()
+    box = page.locator(f"{START} .wb-dot").bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    for k in range(1, 9):
+        page.mouse.move(x - 3 * k, y - 4 * k)
+    page.mouse.up()
+    page.wait_for_function("location.search.includes('start')")
+    rested(page)
+    with page.expect_download() as download:
+        page.get_by_text("Save view").click()
+    download.value.save_as(tmp_path / "view.yaml")
+    saved = load_view(tmp_path / "view.yaml")
+    assert saved.start == field(page, "start")
+    result = Bench.load(tmp_path / "view.yaml").ask()
+    for line in ("straight line", "path, mep", "geodesic"):
+        row = result.table.row(line)
+        text = page.locator(f"tr:has(th[scope=row]:text-is('{line}'))").inner_text()
+        assert f"{row.lengths['score'].value:.5g}" in text
+        assert f"{row.barrier.value:.5g}" in text
+    shoot("page-bench-light")
+
+
+@pytest.mark.parametrize("tab", ["bench", "paths", "fisher", "anisotropy"])
 def test_a_phone_shows_every_tab_without_scrolling_sideways_and_every_control_has_a_name(
     visit, page, shoot, tab
 ):
     page.set_viewport_size({"width": 390, "height": 844})
     visit(f"tab={tab}")
-    page.locator(".js-plotly-plot .gtitle").first.wait_for(state="attached")
+    first = ".wb-bench-words p" if tab == "bench" else ".js-plotly-plot .gtitle"
+    page.locator(first).first.wait_for(state="attached")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.evaluate(UNNAMED) == []
     assert page.get_by_role("navigation").count() == 1

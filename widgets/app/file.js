@@ -3,7 +3,7 @@
 function render({ model, el }) {
   const root = document.createElement("div"), label = document.createElement("label"), input = document.createElement("input");
   const words = document.createElement("span"), note = document.createElement("span");
-  root.className = "file";
+  root.className = "wb-file";
   input.type = "file";
   note.setAttribute("role", "status");
   label.append(words, input);

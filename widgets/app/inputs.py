@@ -15,15 +15,15 @@ HERE = Path(__file__).parent
 SIDE = 296
 """Width of a control in the sidebar, in pixels."""
 _STYLE = """
-.slider, .file {{ font: 13px/1.4 system-ui, "Segoe UI", "DejaVu Sans", "Noto Sans", sans-serif;
+.wb-slider, .wb-file {{ font: 13px/1.4 system-ui, "Segoe UI", "DejaVu Sans", "Noto Sans", sans-serif;
   color: {ink}; margin: 4px 10px; }}
 label {{ display: block; }}
 output {{ font-weight: 600; font-variant-numeric: tabular-nums; }}
 input {{ display: block; width: 100%; margin: 4px 0 0; box-sizing: border-box; accent-color: {start};
   color: {ink}; font: inherit; }}
 input:focus-visible {{ outline: 2px solid {start}; outline-offset: 2px; }}
-.file label {{ border: 1px dashed {muted}; border-radius: 5px; padding: 6px 8px; }}
-.file > span {{ color: {warning}; }}
+.wb-file label {{ border: 1px dashed {muted}; border-radius: 5px; padding: 6px 8px; }}
+.wb-file > span {{ color: {warning}; }}
 """
 
 

@@ -2,7 +2,7 @@
 
 function render({ model, el }) {
   const list = document.createElement("div");
-  list.className = "rail";
+  list.className = "wb-rail";
   list.setAttribute("role", "tablist");
   list.setAttribute("aria-label", "lenses");
   el.appendChild(list);

@@ -9,13 +9,13 @@ from panel.custom import AnyWidgetComponent
 from widgets.theme import Theme
 
 _STYLE = """
-.rail {{ display: flex; flex-wrap: wrap; gap: 2px; }}
-.rail button {{ all: unset; cursor: pointer; padding: 8px 14px; color: {muted};
+.wb-rail {{ display: flex; flex-wrap: wrap; gap: 2px; }}
+.wb-rail button {{ all: unset; cursor: pointer; padding: 8px 14px; color: {muted};
   border-bottom: 3px solid transparent;
   font: 14px/1.4 system-ui, "Segoe UI", "DejaVu Sans", "Noto Sans", sans-serif; }}
-.rail button:hover {{ color: {ink}; }}
-.rail button[aria-selected="true"] {{ color: {ink}; font-weight: 600; border-color: {start}; }}
-.rail button:focus-visible {{ outline: 2px solid {start}; outline-offset: -2px; }}
+.wb-rail button:hover {{ color: {ink}; }}
+.wb-rail button[aria-selected="true"] {{ color: {ink}; font-weight: 600; border-color: {start}; }}
+.wb-rail button:focus-visible {{ outline: 2px solid {start}; outline-offset: -2px; }}
 """
 
 

@@ -3,7 +3,7 @@
 function render({ model, el }) {
   const root = document.createElement("div"), label = document.createElement("label"), input = document.createElement("input");
   const words = document.createElement("span"), value = document.createElement("output");
-  root.className = "slider";
+  root.className = "wb-slider";
   input.type = "range";
   label.append(words, value, input);
   root.appendChild(label);
