@@ -435,6 +435,7 @@ function render({ model, el }) {
     note.textContent = get("note");
     note.hidden = !get("note");
   }
+  lassoTool({ svg, place, inside, model });
   svg.addEventListener("dblclick", add);
   svg.addEventListener("wheel", wheel, { passive: false });
   svg.addEventListener("pointerdown", hold);

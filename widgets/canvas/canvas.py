@@ -14,7 +14,8 @@ import traitlets
 from widgets.canvas.scene import Gesture, gesture_of, theme_traits
 
 HERE = pathlib.Path(__file__).parent
-SOURCES, STYLE = (HERE / "points.js", HERE / "canvas.js"), HERE / "canvas.css"
+SOURCES = (HERE / "points.js", HERE / "lasso.js", HERE / "canvas.js")
+STYLE = HERE / "canvas.css"
 MODULE = "\n".join(source.read_text(encoding="utf-8") for source in SOURCES)
 """The front end as one module; it imports nothing."""
 
@@ -59,6 +60,7 @@ class Canvas(anywidget.AnyWidget):
     hint = traitlets.Unicode("").tag(sync=True)
     clip = traitlets.Unicode("").tag(sync=True)
     gesture = traitlets.Dict().tag(sync=True)
+    lasso = traitlets.List(traitlets.Float()).tag(sync=True)
     answered = traitlets.Int(0).tag(sync=True)
 
     def __init__(self, **traits: Any) -> None:

@@ -46,6 +46,7 @@ class PageCanvas(AnyWidgetComponent):
     hint = param.String(default="")
     clip = param.String(default="")
     gesture = param.Dict(default={})
+    lasso = param.List(default=[])
     answered = param.Integer(default=0)
 
     def __init__(self, **params: Any) -> None:

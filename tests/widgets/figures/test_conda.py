@@ -19,7 +19,7 @@ def turning():
     labels = (torch.arange(200) // 50) % 4
     context = make_context(200, angle.cos(), labels)
     fit = fit_conda(latents, context, positives="time", iterations=60, batch=48, rate=5e-3, restarts=2)
-    return fit, trace(fit, [20, 24, 28, 32], steps=25)
+    return fit, trace(fit, list(range(20, 33)), steps=25)
 
 
 def names(figure):

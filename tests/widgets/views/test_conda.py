@@ -1,0 +1,227 @@
+"""The view of contrastive maps without a browser: drag, select and save, and read what is shown."""
+
+from dataclasses import replace
+
+import imageio.v3 as imageio
+import imageio_ffmpeg
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from tests.oracles import conda as oracle
+from widgets.canvas.scene import Gesture
+from widgets.sessions.conda import CondaScene, CondaSession, CondaState
+from widgets.theme import theme_of
+from widgets.views import VIEWS, ConDAExplorer
+from workbench.conda.context import make_context
+from workbench.errors import SettingError, ShapeError
+from workbench.lenses.conda import fit_conda
+
+
+@pytest.fixture(scope="module")
+def turning():
+    torch.set_default_dtype(torch.float64)
+    latents, angle = oracle.ring(count=200, dim=16, seed=0, period=29.3)
+    context = make_context(200, torch.stack([angle.cos(), angle.sin()], dim=1))
+    return fit_conda(
+        latents, context, positives="time", dim=3, iterations=60, batch=48, rate=5e-3, restarts=2
+    )
+
+
+@pytest.fixture
+def view(turning):
+    asked = []
+
+    def render(latents, variables):
+        asked.append((latents, variables))
+        return torch.tanh(latents)
+
+    made = ConDAExplorer(turning, render=render, frames=turning.latents, shape=(4, 4), name="ring")
+    made.asked = asked
+    assert made.wait()
+    yield made
+    made.close()
+
+
+def names(strokes):
+    return [curve["name"] for curve in strokes]
+
+
+def drag(view, kind, identity, x, y, seq):
+    view.canvas.gesture = {"kind": kind, "id": identity, "x": x, "y": y, "seq": seq}
+
+
+def test_the_first_look_shows_frames_curve_and_films(view):
+    assert view.canvas.clouds[0]["count"] == 200
+    assert "curve" in names(view.canvas.curves)
+    assert [handle["label"] for handle in view.canvas.handles] == ["start", "1", "2", "3", "end"]
+    assert list(view.films) == ["curve, lifted", "straight in z", "spherical in z"]
+    assert len(view.film.figure.layout.images) == 36
+    assert "support" in view.facts.value
+    assert "spacings" in view.support.figure.layout.yaxis.title.text
+    assert "nats" in view.losses.figure.layout.yaxis.title.text
+    assert ConDAExplorer in VIEWS
+    assert "ring" in repr(view)
+
+
+def test_films_are_rendered_in_one_call_with_the_variables_that_follow(view):
+    (latents, variables), *_ = view.asked
+    assert latents.shape == (3 * 33, 16)
+    assert variables.shape == (3 * 33, 2)
+    assert_close(view.films["curve, lifted"], torch.tanh(view.result.latents))
+
+
+def test_a_dragged_point_moves_in_the_plane_and_the_curve_follows(view):
+    before = view.session.controls.clone()
+    place = view.session.plane.encode(before[2]) + torch.tensor([0.2, -0.1])
+    drag(view, "start", "c2", 0.0, 0.0, 1)
+    drag(view, "move", "c2", *place.tolist(), 2)
+    assert view.wait()
+    assert view.answer.speed == "coarse"
+    assert view.films == {}
+    drag(view, "end", "c2", *place.tolist(), 3)
+    assert view.wait()
+    after = view.session.controls
+    assert_close(view.session.plane.encode(after[2]), place, rtol=1e-5, atol=1e-5)
+    off = after[2] - before[2]
+    inside = view.session.plane.directions.mT @ (view.session.plane.directions @ off)
+    assert_close(off, inside, rtol=1e-4, atol=1e-5)
+    assert torch.equal(after[[0, 1, 3, 4]], before[[0, 1, 3, 4]])
+    assert view.answer.speed == "full"
+    assert view.canvas.answered == 3
+    assert (view.result.points - after[2]).norm(dim=1).min() < 0.2
+
+
+def test_control_points_are_added_on_the_nearest_leg_and_taken_away(view):
+    polygon = view.session.plane.encode(view.session.controls)
+    x, y = ((polygon[1] + polygon[2]) / 2).tolist()
+    drag(view, "add", "", x, y, 1)
+    assert view.wait()
+    assert len(view.session.controls) == 6
+    assert_close(
+        view.session.plane.encode(view.session.controls[2]), torch.tensor([x, y]), rtol=1e-4, atol=1e-4
+    )
+    drag(view, "remove", "c2", x, y, 2)
+    assert view.wait()
+    assert_close(view.session.plane.encode(view.session.controls), polygon, rtol=1e-4, atol=1e-4)
+
+
+def test_a_curve_off_the_frames_turns_the_light_off(view):
+    drag(view, "end", "c2", 30.0, 30.0, 1)
+    assert view.wait()
+    assert "off support" in names(view.canvas.curves)
+    assert "spacings" in view.canvas.note
+    assert view.status.kind == "warning"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("k", 3), ("weights", "tapered"), ("kind", "line"), ("closed", True)]
+)
+def test_sliders_lift_again(view, name, value):
+    before = view.result
+    view.controls[name].value = value
+    assert view.wait()
+    assert getattr(view.state, name) == value
+    assert view.result is not before
+
+
+def test_frames_take_another_colour(view):
+    before = view.canvas.cloud_labels
+    view.controls["colour"].value = "time"
+    assert view.wait()
+    assert view.canvas.cloud_labels != before
+    assert view.canvas.clouds[0]["name"] == "frames, by time"
+
+
+def test_a_lasso_selects_what_it_encloses(view):
+    coords = view.session.coords
+    x, y = coords[7].tolist()
+    view.canvas.lasso = [x - 0.05, y - 0.05, x + 0.05, y - 0.05, x + 0.05, y + 0.05, x - 0.05, y + 0.05]
+    inside = ((coords - coords[7]).abs() < 0.05).all(dim=1).nonzero()[:, 0]
+    assert list(view.selection) == inside.tolist()
+    assert 7 in view.selection
+    assert "selection" in names(view.canvas.curves)
+    assert f"{len(inside)} of 200 frames selected" in view.picked.value
+    assert len(view.chosen.figure.layout.images) >= 1
+    view.canvas.lasso = []
+    assert view.selection == ()
+
+
+def test_a_selection_is_set_from_code(view):
+    view.selection = (3, 50)
+    assert "2 of 200 frames selected" in view.picked.value
+
+
+def test_a_lasso_of_any_shape_is_even_odd(view):
+    star = [0, 0, 4, 0, 4, 4, 2, 1, 0, 4]
+    view.session.coords = torch.tensor([[2.0, 0.5], [2.0, 2.0], [0.2, 3.0], [3.8, 3.0], [5.0, 1.0]])
+    assert view.session.enclosed([float(v) for v in star]).tolist() == [0, 2, 3]
+
+
+def test_the_state_travels_as_a_cell(view):
+    cell = view.to_parameters()
+    view.state = view.state.but(k=4)
+    assert view.wait()
+    view.from_parameters(cell)
+    assert view.wait()
+    assert view.state.k == 8
+
+
+@pytest.mark.parametrize("ending", [".npz", ".gif", ".mp4"])
+def test_curve_and_films_are_written(view, tmp_path, ending):
+    path = view.export(str(tmp_path / f"curve{ending}"))
+    if ending == ".npz":
+        with np.load(path) as file:
+            assert_close(torch.from_numpy(file["points"]), view.result.points)
+            assert file["film curve, lifted"].shape == (33, 16)
+            assert file["neighbours"].shape == (33, 8)
+    elif ending == ".gif":
+        assert imageio.imread(path).shape[:3] == (33, 16, 4 * (3 * 4 + 2 * 2))
+    else:
+        assert imageio_ffmpeg.count_frames_and_secs(path)[0] == 33
+
+
+def test_what_cannot_be_shown_says_so_in_one_sentence(view):
+    view.state = view.state.but(anchors="0 900")
+    assert "control points" in view.status.text
+    assert view.status.kind == "error"
+    view.target.value = "curve.bmp"
+    view.save.click()
+    assert "an ending of .gif" in view.status.text
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"k": 200}, SettingError),
+        ({"weights": "kriging"}, SettingError),
+        ({"colour": "mood"}, SettingError),
+        ({"anchors": "5"}, SettingError),
+        ({"neighbours": 5}, SettingError),
+        ({"frames": torch.zeros(3, 16)}, ShapeError),
+    ],
+)
+def test_views_refuse_bad_settings(turning, options, error):
+    with pytest.raises(error):
+        ConDAExplorer(turning, **options)
+
+
+def test_without_a_renderer_the_nearest_frames_are_shown(turning):
+    view = ConDAExplorer(turning, frames=turning.latents, shape=(4, 4), theme="dark")
+    assert view.wait()
+    rows = view.result.lifted.neighbours[:, 0]
+    assert_close(view.films["nearest frames"], turning.latents[rows])
+    view.close()
+
+
+def test_a_million_frames_are_a_cloud_with_levels_of_detail(turning):
+    points = torch.randn(1_000_000, 2)
+    context = make_context(1_000_000)
+    big = replace(turning, points=points, context=context, latents=points, spacing=1e-3)
+    session = CondaSession(CondaScene(big), CondaState())
+    traits = session.ground(theme_of("light"))
+    assert traits["clouds"][0]["count"] == 1_000_000
+    assert len(traits["cloud_points"]) == 8_000_000
+    assert len(traits["cloud_labels"]) == 1_000_000
+    assert session.after(Gesture("move", "c1", 0.1, 0.2, 1)) == "coarse"
