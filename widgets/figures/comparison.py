@@ -12,22 +12,17 @@ from workbench.bench.compare import Comparison, Row
 def comparison_columns(table: Comparison) -> dict[str, str]:
     """Columns of the table: key to heading."""
     unit = f" ({table.unit})" if table.unit else ""
-    columns = {"line": "curve", "lens": "lens"}
     names = list(table.rows[0].lengths) if table.rows else []
-    for name in sorted(names, key=lambda one: one != table.metric):
-        columns[f"length {name}"] = f"length, {name}" + (" ◂ chosen" if name == table.metric else "")
-    columns |= {
-        "barrier": f"highest barrier{unit}",
-        "lowest": "lowest log density",
-        "apart": "farthest from the straight line",
-        "calls": "model calls",
-        "residual": "residual",
-        "errors": "error against the exact answer",
-    }
-    if not any(row.errors for row in table.rows):
-        del columns["errors"]
-    if all(row.lowest is None for row in table.rows):
-        del columns["lowest"]
+    columns = {"line": "curve"}
+    if table.metric in names:
+        columns[f"length {table.metric}"] = f"length, {table.metric} (chosen)"
+    columns["barrier"] = f"highest barrier{unit}"
+    if any(row.lowest is not None for row in table.rows):
+        columns["lowest"] = "lowest log density"
+    if any(row.errors for row in table.rows):
+        columns["errors"] = "error against the exact answer"
+    columns |= {"apart": "off the straight line", "calls": "model calls", "residual": "residual"}
+    columns |= {f"length {name}": f"length, {name}" for name in names if name != table.metric}
     return columns
 
 
@@ -37,7 +32,6 @@ def comparison_rows(table: Comparison) -> list[dict[str, str]]:
     return [
         {
             "line": row.line,
-            "lens": row.lens,
             **{f"length {name}": _number(length.value, length.error) for name, length in row.lengths.items()},
             "barrier": _number(row.barrier.value, row.barrier.error),
             "lowest": "" if row.lowest is None else f"{row.lowest.value:.5g}",
@@ -75,7 +69,7 @@ def comparison_figure(table: Comparison, *, theme: str | Theme = "light") -> go.
     if not table.rows:
         return sentence("No lens has drawn a curve yet.", theme=look)
     columns, rows = comparison_columns(table), comparison_rows(table)
-    widths = {"line": 130, "lens": 66, "errors": 270, "barrier": 120, "residual": 84, "calls": 70}
+    widths = {"line": 130, "errors": 270, "barrier": 120, "residual": 84, "calls": 70}
     drawing = go.Figure(
         go.Table(
             name="comparison",
@@ -124,13 +118,16 @@ def comparison_html(table: Comparison, look: Theme, *, changed: frozenset[str] =
     body = []
     for row in rows:
         mark = ' class="wb-differs"' if row["line"] in changed else ""
-        cells = "".join(f"<td>{html.escape(row[key])}</td>" for key in list(columns)[1:])
+        cells = "".join(
+            f"<td{' class=wb-words' if key == 'errors' else ''}>{html.escape(row[key])}</td>"
+            for key in list(columns)[1:]
+        )
         body.append(f'<tr{mark}><th scope="row">{html.escape(row["line"])}</th>{cells}</tr>')
     style = (
         ".wb-bench-table{border-collapse:collapse;font-size:12px;line-height:1.35;"
         f"font-variant-numeric:tabular-nums}}.wb-bench-table th,.wb-bench-table td{{padding:3px 8px;"
         f"text-align:left;border-bottom:1px solid {look.grid};white-space:nowrap}}"
-        ".wb-bench-table td:last-child{white-space:normal;min-width:180px}"
+        ".wb-bench-table thead th,.wb-bench-table td.wb-words{white-space:normal;min-width:70px}"
         f".wb-bench-table tr.wb-differs{{background:{look.via}33}}"
     )
     caption = f"Energies and metrics at σ = {table.sigma:.3g}; ± numerical error; ● converged, ▲ not."

@@ -26,6 +26,9 @@ from workbench.worlds import GaussianMixture
 
 BISECTIONS = 20
 """Halvings between two levels; the last bracket is one in 10^6 of theirs."""
+SAME = 3e-3
+"""Distance in widths below which two stationary points count as one; where modes merge, Newton's method
+cannot tell them closer apart."""
 NEWTON = 40
 """Newton steps towards a stationary point."""
 Change = Literal["modes merge", "modes split", "saddle vanishes", "saddle appears", "eigenvalues cross"]
@@ -64,7 +67,7 @@ class LevelEvent:
 # -- stationary points
 
 
-def find_stationary(mixture: GaussianMixture, sigma: float, *, tol: float = 1e-9) -> tuple[int, int]:
+def find_stationary(mixture: GaussianMixture, sigma: float, *, tol: float = 1e-11) -> tuple[int, int]:
     """Number of modes and of saddles of index 1 of a mixture at a noise level.
 
     Newton's method on the gradient from the means, from points between each two of them and from a grid over
@@ -118,7 +121,7 @@ def _settle(mixture: GaussianMixture, x: Tensor, sigma: float, width: float, tol
         size = step.norm(dim=-1, keepdim=True)
         x = x + step * (0.5 * width / size.clamp_min(1e-300)).clamp_max(1.0)
     x = x[mixture.score(x, sigma).norm(dim=-1) < tol * max(1.0, 1.0 / width)]
-    same = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist") < 1e-6 * width
+    same = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist") < SAME * width
     return x[~same.tril(-1).any(dim=1)]
 
 

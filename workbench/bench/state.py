@@ -59,7 +59,7 @@ class BenchState:
         lenses: Lenses that are asked, with commas between.
         regimes: Regimes of path, with commas between.
         nodes: Nodes of a curve.
-        steps: Steps of the flow.
+        steps: Steps of the flow; None for 50 in worlds and 25 in networks.
         gamma: Effort of the relaxation of a path of least energy; None for what is usual for the subject.
         metric: Metric of the geodesic, of the filmstrip's steps and of the magnification factor.
         weight: Weight of the score in the metric "score", in squared data units; None for the noise level's
@@ -84,7 +84,7 @@ class BenchState:
     lenses: str = ",".join(LENS_NAMES)
     regimes: str = "mep"
     nodes: int = 17
-    steps: int = 20
+    steps: int | None = None
     gamma: float | None = None
     metric: str = "score"
     weight: float | None = None

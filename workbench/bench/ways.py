@@ -7,10 +7,12 @@ import torch
 from workbench.bench.answers import Along, Inquiry, LensAnswer, Line, together
 from workbench.curves import slerp, straight
 from workbench.lenses.paths import PathResult, find_path
-from workbench.models import Landscape
+from workbench.models import ExactScore, Landscape
 from workbench.strings.settings import usual_gamma
 from workbench.worlds.answers import known_answer
 
+USUAL_STEPS = (50, 25)
+"""Steps of the flow where the state says nothing: with an exact score, with a network."""
 COARSE_NODES = 13
 """Images of a coarse path."""
 COARSE_PICTURES = 7
@@ -110,7 +112,9 @@ def _settings(inquiry: Inquiry, regime: str) -> dict[str, Any]:
     settings: dict[str, Any] = {"regime": regime, "nodes": max(state.nodes, 3)}
     settings["sigma"] = None if bare or not state.sigma else state.sigma
     if regime != "static":
-        settings["steps"] = state.steps
+        settings["steps"] = (
+            USUAL_STEPS[not isinstance(subject.model, ExactScore)] if state.steps is None else state.steps
+        )
     if regime in ("mep", "principal"):
         settings["gamma"] = usual_gamma(subject.model) if state.gamma is None else state.gamma
     if inquiry.full:
@@ -120,7 +124,7 @@ def _settings(inquiry: Inquiry, regime: str) -> dict[str, Any]:
     )
     if regime == "static":
         return settings | {"tol": COARSE_TOL, "max_iterations": 40 if subject.pictures else 400}
-    settings["steps"] = min(state.steps, COARSE_STEPS // 2 if subject.pictures else COARSE_STEPS)
+    settings["steps"] = min(settings["steps"], COARSE_STEPS // 2 if subject.pictures else COARSE_STEPS)
     if subject.pictures:
         settings["solver"] = "heun"
     if "gamma" in settings:
