@@ -31,6 +31,8 @@ SAME_SCALE = 1.3
 """Largest factor between the spreads of data and samples that is no matter of scale."""
 SPREAD = 2.0
 """Factor between the spread of samples and the declared one above which other readings are tried, too."""
+_FEW = 32  # points on which factors are compared
+_NEARBY = (0.7, 0.78, 0.88, 1.0, 1.13, 1.28, 1.43)
 STEPS = 10
 """Levels of the sampler."""
 
@@ -127,7 +129,7 @@ def _best(
     if data is None and not odd and _strangeness(model, declared) <= SPREAD:
         return None
     best, least = None, math.inf
-    for reading in [*_scalings(model, data, drawn), *other_readings(model)]:
+    for reading in [*_scalings(model, data, drawn, odd=odd), *other_readings(model)]:
         clean = data[:count] if data is not None else _samples(reading.model, count, like, seed)
         found = _calibrated(reading.model, clean, seed)
         if found is None or misfit(found) > 1.0:
@@ -145,18 +147,27 @@ def _best(
     return best
 
 
-def _scalings(model: ScoreModel, data: Points | None, drawn: Points | None) -> list[Reading]:
-    """Readings with the data scaled, and shifted, to the spread and mean of the model's samples."""
+def _scalings(model: ScoreModel, data: Points | None, drawn: Points | None, *, odd: bool) -> list[Reading]:
+    """The reading with the data scaled, and shifted, to the spread and mean of the model's samples."""
     if data is None or drawn is None:
         return []
+    apart = _moments(drawn)[1] / _moments(data)[1]
+    if not odd and max(apart, 1.0 / apart) <= SAME_SCALE:
+        return []
     (mean, spread), (own_mean, own_spread) = _moments(data), _moments(drawn)
-    factor = own_spread / spread
-    shift = mean - own_mean / factor
     readings = []
-    for moved in (torch.zeros_like(shift), shift):
-        if max(factor, 1.0 / factor) > SAME_SCALE or float(moved.abs().max()) > 0.5 * spread:
-            readings.append(rescaled(inner_of(model), factor, moved))
-    return readings
+    for nearby in _NEARBY:  # a short sampler gets the spread only roughly right
+        factor = nearby * own_spread / spread
+        shift = mean - own_mean / factor
+        for moved in (torch.zeros_like(shift), shift):
+            if max(factor, 1.0 / factor) > SAME_SCALE or float(moved.abs().max()) > 0.5 * spread:
+                readings.append(rescaled(inner_of(model), factor, moved))
+    generator = torch.Generator(data.device)
+    losses = [
+        calibrate(one.model, data[:_FEW], claims=False, generator=generator.manual_seed(0)).loss
+        for one in readings
+    ]
+    return [readings[losses.index(min(losses))]] if readings else []
 
 
 def _moments(points: Points) -> tuple[Tensor, float]:
