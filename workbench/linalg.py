@@ -83,6 +83,70 @@ class Spectrum:
     products: int
 
 
+@dataclass(frozen=True, slots=True)
+class Tridiagonal:
+    """A symmetric operator seen on the space that Lanczos built, at each point.
+
+    Attributes:
+        basis: Orthonormal vectors, shape (*batch, steps, dim); zero once the space is exhausted.
+        matrix: The operator on them, shape (*batch, steps, steps), tridiagonal.
+        rest: Norm of what the last product left outside, shape (*batch).
+    """
+
+    basis: Tensor
+    matrix: Matrices
+    rest: Scalars
+
+
+def lanczos(
+    product: Field,
+    start: Vectors,
+    steps: int,
+    *,
+    enough: Callable[[Tensor, Tensor], bool] | None = None,
+) -> Tridiagonal:
+    """Lanczos with full orthogonalisation, at every point in one batch.
+
+    Args:
+        product: v -> A v at every point; symmetric at each.
+        start: Starting vectors, shape (*batch, dim), of any length.
+        steps: Products at most.
+        enough: Asked after every product with the matrix so far and the norm left outside; True stops.
+
+    Returns:
+        The tridiagonal form. Where the space is exhausted early, further rows repeat a value from inside the
+        spectrum. Memory: steps vectors a point.
+    """
+    first = start / torch.linalg.vector_norm(start, dim=-1, keepdim=True)
+    basis, diagonal, beside = [first], [], []
+    scale = torch.zeros_like(start[..., 0])
+    for step in range(steps):
+        image = product(basis[-1])
+        own = (basis[-1] * image).sum(-1)
+        scale = torch.maximum(scale, torch.linalg.vector_norm(image, dim=-1))
+        for _ in range(2):  # once loses orthogonality to rounding
+            for vector in basis:
+                image = image - (vector * image).sum(-1, keepdim=True) * vector
+        rest = torch.linalg.vector_norm(image, dim=-1)
+        alive = rest > 1e-4 * torch.finfo(start.dtype).eps ** 0.5 * scale
+        spent = torch.linalg.vector_norm(basis[-1], dim=-1) == 0
+        diagonal.append(torch.where(spent, diagonal[0] if diagonal else own, own))
+        beside.append(torch.where(alive, rest, 0.0))
+        if enough is not None and enough(_tridiagonal(diagonal, beside), beside[-1]):
+            break
+        if step + 1 < steps:
+            basis.append(torch.where(alive, 1.0 / torch.where(alive, rest, 1.0), 0.0).unsqueeze(-1) * image)
+    return Tridiagonal(torch.stack(basis, dim=-2), _tridiagonal(diagonal, beside), beside[-1])
+
+
+def _tridiagonal(diagonal: list[Tensor], beside: list[Tensor]) -> Tensor:
+    small = torch.diag_embed(torch.stack(diagonal, dim=-1))
+    if len(diagonal) == 1:
+        return small
+    off = torch.stack(beside[: len(diagonal) - 1], dim=-1)
+    return small + torch.diag_embed(off, offset=1) + torch.diag_embed(off, offset=-1)
+
+
 def find_spectrum(
     product: Field, like: Points, *, steps: int = 16, generator: torch.Generator | None = None
 ) -> Spectrum:
@@ -101,36 +165,14 @@ def find_spectrum(
     dim = like.shape[-1]
     steps = min(steps, dim)
     draw = draw_normal((dim,), like, seeded(generator))
-    basis = [(draw / torch.linalg.vector_norm(draw)).expand_as(like)]
-    diagonal, beside = [], []
-    scale = torch.zeros_like(like[..., 0])
-    for step in range(steps):
-        image = product(basis[-1])
-        own = (basis[-1] * image).sum(-1)
-        scale = torch.maximum(scale, torch.linalg.vector_norm(image, dim=-1))
-        for _ in range(2):  # once loses orthogonality to rounding
-            for vector in basis:
-                image = image - (vector * image).sum(-1, keepdim=True) * vector
-        rest = torch.linalg.vector_norm(image, dim=-1)
-        # once the space is exhausted, further steps repeat a value from inside the spectrum
-        alive = rest > 1e-4 * torch.finfo(like.dtype).eps ** 0.5 * scale
-        spent = torch.linalg.vector_norm(basis[-1], dim=-1) == 0
-        diagonal.append(torch.where(spent, diagonal[0] if diagonal else own, own))
-        beside.append(torch.where(alive, rest, 0.0))
-        if step + 1 < steps:
-            basis.append(torch.where(alive, 1.0 / torch.where(alive, rest, 1.0), 0.0).unsqueeze(-1) * image)
-    small = torch.diag_embed(torch.stack(diagonal, dim=-1))
-    if steps > 1:
-        off = torch.stack(beside[:-1], dim=-1)
-        small = small + torch.diag_embed(off, offset=1) + torch.diag_embed(off, offset=-1)
-    values, vectors = torch.linalg.eigh(small)
-    stacked = torch.stack(basis, dim=-2)  # (*batch, steps, dim)
-    direction = (vectors[..., -1].unsqueeze(-1) * stacked).sum(-2)
+    found = lanczos(product, draw.expand_as(like), steps)
+    values, vectors = torch.linalg.eigh(found.matrix)
+    direction = (vectors[..., -1].unsqueeze(-1) * found.basis).sum(-2)
     return Spectrum(
         largest=values[..., -1],
         smallest=values[..., 0],
-        largest_error=beside[-1] * vectors[..., -1, -1].abs(),
-        smallest_error=beside[-1] * vectors[..., -1, 0].abs(),
+        largest_error=found.rest * vectors[..., -1, -1].abs(),
+        smallest_error=found.rest * vectors[..., -1, 0].abs(),
         direction=direction / torch.linalg.vector_norm(direction, dim=-1, keepdim=True).clamp_min(1e-30),
         products=steps,
     )

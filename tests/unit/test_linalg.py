@@ -9,6 +9,7 @@ from workbench.linalg import (
     find_spectrum,
     find_stiffness,
     jacobian_product,
+    lanczos,
     power_iteration,
     score_stiffness,
     transposed_product,
@@ -103,3 +104,26 @@ def test_spectrum_is_the_same_for_the_same_seed_and_for_a_batch_or_a_loop(genera
     assert_close(whole, find_stiffness(field, y, steps=4), rtol=0, atol=0)
     rows = torch.stack([find_stiffness(field, row, steps=4) for row in y])
     assert_close(whole, rows, rtol=1e-9, atol=1e-9)
+
+
+def test_lanczos_reproduces_the_operator(generator):
+    matrix = torch.randn(6, 6, generator=generator, dtype=torch.float64)
+    matrix = matrix + matrix.T
+    found = lanczos(lambda v: matrix @ v, torch.ones(6, dtype=torch.float64), 6)
+    assert_close(found.basis @ found.basis.T, torch.eye(6, dtype=torch.float64), rtol=0, atol=1e-12)
+    assert_close(torch.linalg.eigvalsh(found.matrix), torch.linalg.eigvalsh(matrix), rtol=0, atol=1e-10)
+
+
+def test_lanczos_stops_when_it_has_enough(generator):
+    matrix = torch.diag(torch.arange(1.0, 41.0, dtype=torch.float64))
+    products = []
+
+    def product(v):
+        products.append(1)
+        return matrix @ v
+
+    start = torch.ones(40, dtype=torch.float64)
+    found = lanczos(product, start, 40, enough=lambda small, rest: len(small) == 7)
+    assert len(products) == 7
+    assert found.matrix.shape == (7, 7)
+    assert found.basis.shape == (7, 40)

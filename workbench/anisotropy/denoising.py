@@ -51,7 +51,11 @@ class DenoisingSettings:
 
 
 def build_network(
-    architecture: Architecture, seed: int, *, dtype: torch.dtype = torch.float32, device: str = "cpu"
+    architecture: Architecture,
+    seed: int,
+    *,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
 ) -> FlatNet:
     """A fresh network of a trial; the global generator is put back."""
     with torch.random.fork_rng(devices=[]):

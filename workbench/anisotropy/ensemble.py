@@ -69,7 +69,7 @@ class Ensemble:
     seed: int
     blind: bool
     dtype: torch.dtype
-    device: str
+    device: torch.device | str
 
     def level_of(self, index: int) -> int:
         """The noise level of network `index`."""
@@ -163,7 +163,7 @@ def make_ensemble(
     estimator: str = "auto",
     reinitialise: str = "none",
     dtype: torch.dtype = torch.float32,
-    device: str = "cpu",
+    device: torch.device | str = "cpu",
 ) -> Ensemble:
     """Read an architecture's laws, find its head and fix the estimator.
 

@@ -127,7 +127,7 @@ def average_geometry(
     seed: int | None = None,
     first: int = 0,
     dtype: torch.dtype = torch.float32,
-    device: str = "cpu",
+    device: torch.device | str = "cpu",
     chunk: int | None = None,
     progress: Callable[[float, str], None] | None = None,
     cancel=None,

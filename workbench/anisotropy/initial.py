@@ -117,7 +117,7 @@ class InitialLaws:
         return replace(self, laws=changed, fixed={k: v for k, v in self.fixed.items() if k not in names})
 
     def draw(
-        self, seed: int, indices: Sequence[int], dtype: torch.dtype, device: str = "cpu"
+        self, seed: int, indices: Sequence[int], dtype: torch.dtype, device: torch.device | str = "cpu"
     ) -> dict[str, Tensor]:
         """The networks of these indices, stacked.
 
@@ -155,7 +155,7 @@ class InitialLaws:
         return drawn
 
     def _construct(
-        self, seed: int, indices: Sequence[int], dtype: torch.dtype, device: str
+        self, seed: int, indices: Sequence[int], dtype: torch.dtype, device: torch.device | str
     ) -> dict[str, Tensor]:
         rows: list[dict[str, Tensor]] = []
         with torch.random.fork_rng(devices=[]):

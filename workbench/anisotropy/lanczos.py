@@ -10,7 +10,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from workbench.draws import draw_normal
 from workbench.errors import SettingError
+from workbench.linalg import lanczos
 
 
 def find_largest(
@@ -21,6 +23,7 @@ def find_largest(
     generator: torch.Generator,
     steps: int | None = None,
     tol: float = 1e-8,
+    device: torch.device | str = "cpu",
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Largest eigenvalues of a symmetric operator by Lanczos iteration with full reorthogonalisation.
 
@@ -34,6 +37,7 @@ def find_largest(
         generator: Draws the start.
         steps: Most products; min(dim, 8 count + 32) if None.
         tol: Stop when every wanted residual is below tol times the largest eigenvalue.
+        device: Where the vectors live.
 
     Returns:
         (values ascending (count,), row vectors (count, dim), relative residuals (count,)). Residuals above
@@ -48,27 +52,19 @@ def find_largest(
     if not 1 <= count <= dim:
         raise SettingError(f"{count} eigenpairs of a {dim} x {dim} operator", f"1 to {dim}")
     steps = min(dim, 8 * count + 32 if steps is None else steps)
-    basis = torch.zeros(steps + 1, dim, dtype=torch.float64)
-    start = torch.randn(dim, generator=generator, dtype=torch.float64)
-    basis[0] = start / start.norm()
-    alphas, betas = torch.zeros(steps, dtype=torch.float64), torch.zeros(steps, dtype=torch.float64)
-    done = 0
-    for step in range(steps):
-        image = apply(basis[step : step + 1])[0].double()
-        alphas[step] = image @ basis[step]
-        for _ in range(2):  # twice is enough
-            image = image - basis[: step + 1].T @ (basis[: step + 1] @ image)
-        betas[step] = image.norm()
-        done = step + 1
-        small = (
-            torch.diag(alphas[:done]) + torch.diag(betas[: done - 1], 1) + torch.diag(betas[: done - 1], -1)
-        )
-        values, inner = torch.linalg.eigh(small)
-        residuals = betas[step] * inner[-1].abs() / values[-1].abs().clamp(min=1e-300)
-        if betas[step] <= 1e-14 * values.abs().max():
-            break
-        if done >= count and float(residuals[-count:].max()) <= tol:
-            break
-        basis[step + 1] = image / betas[step]
-    found = min(count, done)
-    return values[-found:], inner.T[-found:] @ basis[:done], residuals[-found:]
+    like = torch.zeros(dim, dtype=torch.float64, device=device)
+
+    def residuals_of(matrix: Tensor, rest: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        values, inner = torch.linalg.eigh(matrix)
+        return values, inner, rest * inner[-1].abs() / values[-1].abs().clamp(min=1e-300)
+
+    def enough(matrix: Tensor, rest: Tensor) -> bool:
+        values, _, residuals = residuals_of(matrix, rest)
+        spent = float(rest) <= 1e-14 * float(values.abs().max())
+        return spent or (len(values) >= count and float(residuals[-count:].max()) <= tol)
+
+    start = draw_normal((dim,), like, generator)
+    built = lanczos(lambda v: apply(v[None])[0].double(), start, steps, enough=enough)
+    values, inner, residuals = residuals_of(built.matrix, built.rest)
+    found = min(count, len(values))
+    return values[-found:], inner.mT[-found:] @ built.basis, residuals[-found:]

@@ -26,8 +26,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, jacrev, vjp, vmap
 
+from workbench.anisotropy.denoising import build_network
+from workbench.anisotropy.heads import find_head
 from workbench.anisotropy.initial import read_laws
 from workbench.anisotropy.lanczos import find_largest
+from workbench.architectures import Architecture, FlatNet
 from workbench.errors import SettingError, ShapeError
 from workbench.forward import jvp
 from workbench.models import ScoreModel
@@ -87,15 +90,16 @@ def classifier_directions(
         One gradient a network.
     """
     laws = read_laws(factory)
-    template = factory().to(point.dtype).eval().requires_grad_(False)
+    template = factory().to(point).eval().requires_grad_(False)
 
     def score(x: Tensor, parameters: dict[str, Tensor]) -> Tensor:
         return functional_call(template, parameters, (x[None],)).reshape(-1)[output]
 
     total = torch.zeros(point.numel(), point.numel(), dtype=torch.float64)
     for start in range(0, networks, chunk):
-        drawn = laws.draw(seed, range(start, min(start + chunk, networks)), point.dtype)
-        slopes = vmap(grad(score), in_dims=(None, 0))(point, drawn).flatten(1).double()
+        indices = range(start, min(start + chunk, networks))
+        drawn = laws.draw(seed, indices, point.dtype, point.device)
+        slopes = vmap(grad(score), in_dims=(None, 0))(point, drawn).flatten(1).double().cpu()
         total += slopes.T @ slopes
     if not float(total.trace()) > 0:
         raise SettingError("classifiers whose gradient is zero here", "a gradient", "another input")
@@ -128,6 +132,56 @@ def kernel_matrix(net: nn.Module, inputs: tuple[Tensor, ...], *, layer: str | No
     chosen, call = _parameters_of(net, inputs, layer)
     blocks = jacrev(call)(chosen)
     return torch.stack([block.flatten(1) @ block.flatten(1).T for block in blocks.values()]).sum(0)
+
+
+def kernel_directions(
+    architecture: Architecture,
+    *,
+    networks: int = 20,
+    seed: int = 0,
+    time: float = 500.0,
+    device: torch.device | str = "cpu",
+) -> NeighbourDirections:
+    """Eigenvectors of the tangent kernel of the last layer at x = 0, averaged over untrained networks.
+
+    Args:
+        architecture: The recipe; its last layer must be linear or convolutional.
+        networks: How many networks.
+        seed: Seed of the first; the next follow.
+        time: Time at which they are asked, on the networks' own clock.
+        device: Where they are evaluated.
+
+    Returns:
+        All directions of the output, descending.
+
+    Raises:
+        SettingError: If no last linear layer is found.
+
+    Cost:
+        A Jacobian of the last layer a network.
+    """
+    total = torch.zeros(architecture.dim, architecture.dim, dtype=torch.float64)
+    for index in range(networks):
+        net = build_network(architecture, seed + index, dtype=torch.float64).eval()
+        if index == 0:
+            head = find_head(net, read_laws(lambda: FlatNet(architecture)))
+            if head.kind == "other":
+                got = f"{architecture.name}, whose last layer is not linear"
+                raise SettingError(got, "a linear or convolutional last layer")
+        net = net.to(device)
+        x = torch.zeros(1, architecture.dim, dtype=torch.float64, device=device)
+        inputs = (x, torch.full((1,), time, dtype=torch.float64, device=device))
+        total += kernel_matrix(net, inputs, layer=head.name).cpu() / networks
+    values, columns = torch.linalg.eigh(total)
+    return NeighbourDirections(
+        kind="tangent kernel of the last layer",
+        space="output",
+        order="descending",
+        preferred="large eigenvalues are fitted faster; the average geometry up to a factor",
+        values=values.flip(0).clamp(min=0.0),
+        vectors=columns.flip(1).T,
+        residuals=torch.zeros_like(values),
+    )
 
 
 def kernel_product(
@@ -182,15 +236,17 @@ def find_harmonics(
         return model.denoise(y[None], sigma)[0]
 
     backward = vjp(denoise, point)[1]
-    sizes = torch.zeros(2, dtype=torch.float64)
+    sizes = torch.zeros(2, dtype=torch.float64, device=point.device)
 
     def product(row: Tensor) -> Tensor:
-        vector = row[0].to(point.dtype)
+        vector = row[0].to(point)
         right, left = jvp(denoise, (point,), (vector,))[1], backward(vector)[0]
         sizes.add_(torch.stack([(right - left).square().sum(), (right + left).square().sum()]).double())
         return (0.5 * (right + left))[None]
 
-    values, vectors, residuals = find_largest(product, point.shape[0], count, generator=generator, tol=tol)
+    values, vectors, residuals = find_largest(
+        product, point.shape[0], count, generator=generator, tol=tol, device=point.device
+    )
     return NeighbourDirections(
         kind="geometry-adaptive harmonics",
         space="output",

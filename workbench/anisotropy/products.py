@@ -77,10 +77,15 @@ class SeededGeometry:
         """
         head = self.ensemble.head
         values, rows, residuals = find_largest(
-            lambda row: self.apply_core(row.T).T, head.core, count, generator=generator, tol=tol
+            lambda row: self.apply_core(row.T).T,
+            head.core,
+            count,
+            generator=generator,
+            tol=tol,
+            device=self.ensemble.device,
         )
-        flat = torch.zeros(rows.shape[0], self.dim, dtype=rows.dtype)
-        flat[:, head.layout.reshape(-1, head.copies)[:, 0]] = rows
+        flat = torch.zeros(rows.shape[0], self.dim, dtype=rows.dtype, device=rows.device)
+        flat[:, head.layout.to(rows.device).reshape(-1, head.copies)[:, 0]] = rows
         return values, flat, residuals
 
     def trace(self) -> Estimate:

@@ -50,7 +50,7 @@ def second_moment_at_zero(net: FlatNet, levels: Levels) -> Tensor:
     dim = int(torch.tensor(net.shape).prod())
     with torch.no_grad():
         out = (
-            net(torch.zeros(levels.count, dim, dtype=example.dtype), levels.time.to(example.dtype)).double()
+            net(torch.zeros(levels.count, dim).to(example), levels.time.to(example)).double().cpu()
             * levels.weight.sqrt()[:, None]
         )
     return out.T @ out / levels.count
@@ -65,6 +65,7 @@ def track_geometry(
     networks: int = 8,
     count: int = 4,
     settings: DenoisingSettings | None = None,
+    device: torch.device | str = "cpu",
     progress: Callable[[float, str], None] | None = None,
 ) -> Track:
     """Train an ensemble and follow its second moment.
@@ -77,6 +78,7 @@ def track_geometry(
         networks: How many networks, seeds 0, 1, ....
         count: Size of the subspaces that are compared.
         settings: How to train; its steps are replaced by the last stop.
+        device: Where to train.
         progress: Called with a fraction and a sentence.
 
     Returns:
@@ -98,7 +100,7 @@ def track_geometry(
     levels = ddpm_levels(training.levels)
     cores = torch.zeros(len(stops) + 1, architecture.dim, architecture.dim, dtype=torch.float64)
     for seed in range(networks):
-        net = build_network(architecture, seed).eval()
+        net = build_network(architecture, seed, device=device).eval()
         cores[0] += second_moment_at_zero(net, levels) / networks
         steps = train_noise_predictor(net, draw, settings=training, seed=seed, stops=stops)
         for place, _ in enumerate(steps, start=1):

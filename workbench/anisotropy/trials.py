@@ -32,6 +32,7 @@ from workbench.anisotropy.distances import (
     sliced_distance,
 )
 from workbench.anisotropy.levels import ddpm_levels
+from workbench.anisotropy.spectrum import ScoreSpectrum
 from workbench.architectures import Architecture
 from workbench.errors import SettingError, ShapeError
 
@@ -93,6 +94,33 @@ def direction_data(directions: Tensor) -> Callable[[int, torch.Generator], Tenso
     return draw
 
 
+DATA = ("line", "sphere")
+"""Kinds of data along directions."""
+
+
+def rows_at(spectrum: ScoreSpectrum, index: int, data: str = "line") -> tuple[Tensor, float]:
+    """Directions that data at an index of a spectrum lie along, and the difficulty predicted for them.
+
+    Args:
+        spectrum: The spectrum.
+        index: Ascending index.
+        data: "line" for the direction itself, "sphere" for it and its two nearest neighbours.
+
+    Returns:
+        (orthonormal rows (1 or 3, dim), their mean eigenvalue).
+
+    Raises:
+        SettingError: For another kind of data, or fewer than three directions for a sphere.
+    """
+    if data not in DATA or (data == "sphere" and spectrum.dim < 3):
+        raise SettingError(f"data={data!r} in {spectrum.dim} dimensions", "line, or sphere from 3 dimensions")
+    if data == "line":
+        return spectrum.direction(index)[None], spectrum.eigenvalue(index)
+    first = min(max(index % spectrum.dim - 1, 0), spectrum.dim - 3)
+    near = list(range(first, first + 3))
+    return spectrum.directions(near), sum(map(spectrum.eigenvalue, near)) / 3.0
+
+
 def train_direction(
     architecture: Architecture,
     directions: Tensor,
@@ -103,7 +131,7 @@ def train_direction(
     samples: int = 500,
     projections: int = 2048,
     stops: Sequence[int] = (),
-    device: str = "cpu",
+    device: torch.device | str = "cpu",
     progress: Callable[[float, str], None] | None = None,
     cancel=None,
 ) -> Trial:
@@ -165,7 +193,7 @@ def train_rotated(
     samples: int = 500,
     projections: int = 2048,
     stops: Sequence[int] = (),
-    device: str = "cpu",
+    device: torch.device | str = "cpu",
     progress: Callable[[float, str], None] | None = None,
     cancel=None,
 ) -> Trial:
@@ -241,7 +269,7 @@ def _run(
     samples: int,
     projections: int,
     stops: tuple[int, ...],
-    device: str,
+    device: torch.device | str,
     progress: Callable[[float, str], None] | None,
     cancel,
     references: tuple[Tensor, Tensor] | None = None,

@@ -78,7 +78,7 @@ def find_directions(
     generator: torch.Generator | None = None,
     seed: int | None = None,
     dtype: torch.dtype = torch.float32,
-    device: str = "cpu",
+    device: torch.device | str = "cpu",
     chunk: int | None = None,
     progress: Callable[[float, str], None] | None = None,
     cancel=None,

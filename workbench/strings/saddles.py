@@ -20,6 +20,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from workbench.linalg import lanczos
 from workbench.types import Points, Scalars, Vectors
 
 Force = Callable[[Points], Vectors]
@@ -84,39 +85,6 @@ def hessian_products(force: Force, *, how: Literal["difference", "vjp"] = "diffe
     return difference
 
 
-def lanczos(product: Callable[[Tensor], Tensor], start: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Orthonormal Krylov basis and the symmetric matrix in it, with full reorthogonalisation.
-
-    Args:
-        product: v -> H v on vectors of shape (dim,).
-        start: First vector, shape (dim,).
-        count: Size of the space.
-
-    Returns:
-        (basis, matrix) of shapes (k, dim) and (k, k), k at most count; fewer where the space closes.
-    """
-    basis = [start / torch.linalg.vector_norm(start)]
-    images = []
-    for _ in range(min(count, start.shape[-1])):
-        image = product(basis[-1])
-        images.append(image)
-        rest = image
-        for _ in range(2):
-            stack = torch.stack(basis)
-            rest = rest - (stack @ rest) @ stack
-        size = torch.linalg.vector_norm(rest)
-        scale = torch.linalg.vector_norm(image)
-        if (
-            len(images) == min(count, start.shape[-1])
-            or size <= 10 * torch.finfo(rest.dtype).eps ** 0.75 * scale
-        ):
-            break
-        basis.append(rest / size)
-    basis, images = torch.stack(basis[: len(images)]), torch.stack(images)
-    matrix = basis @ images.T
-    return basis, 0.5 * (matrix + matrix.T)
-
-
 def _hessian(products: Products, x: Points) -> Tensor:
     eye = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
     matrix = products(x.expand(x.shape[-1], -1), eye)
@@ -129,9 +97,10 @@ def _spectrum(products: Products, x: Points, start: Vectors, space: int) -> tupl
     if x.shape[-1] <= DENSE_DIM:
         values, vectors = torch.linalg.eigh(_hessian(products, x))
         return values, vectors
-    basis, matrix = lanczos(lambda v: products(x[None], v[None])[0], start, space)
-    values, vectors = torch.linalg.eigh(matrix)
-    return values, basis.T @ vectors
+    found = lanczos(lambda v: products(x[None], v[None])[0], start, min(space, x.shape[-1]))
+    alive = torch.linalg.vector_norm(found.basis, dim=-1) > 0.0  # fewer where the space closes
+    values, vectors = torch.linalg.eigh(found.matrix[alive][:, alive])
+    return values, found.basis[alive].T @ vectors
 
 
 def _solved(values: Tensor, vectors: Tensor, force: Vectors) -> Vectors:

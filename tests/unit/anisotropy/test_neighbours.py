@@ -5,12 +5,16 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from workbench.anisotropy.geometry import average_geometry
+from workbench.anisotropy.levels import ddpm_levels
 from workbench.anisotropy.neighbours import (
     classifier_directions,
     find_harmonics,
+    kernel_directions,
     kernel_matrix,
     kernel_product,
 )
+from workbench.architectures import architecture_of, load_architecture
 from workbench.errors import SettingError, ShapeError
 from workbench.worlds import load_world
 
@@ -77,3 +81,26 @@ def test_harmonics_of_a_known_denoiser_are_the_posterior_covariance(generator):
     assert found.residuals.max() < 1e-4
     with pytest.raises(ShapeError, match=r"\(2,\)"):
         find_harmonics(world, torch.zeros(3), sigma, generator=generator)
+
+
+def test_kernel_of_the_last_layer_has_the_directions_of_the_geometry():
+    architecture = load_architecture("unet8-time")
+    found = kernel_directions(architecture, networks=24, seed=5)
+    assert found.order == "descending"
+    levels = ddpm_levels()
+    exact = average_geometry(architecture, networks=200, seed=0, levels=levels.only(500), dtype=torch.float64)
+    quotients = exact.rayleigh(found.vectors)
+    assert float(quotients[:4].mean()) > 5.0 * float(quotients[-32:].mean())
+    top = torch.linalg.eigh(exact.matrix())[1][:, -1]
+    assert abs(float(top @ found.vectors[0])) > 0.9
+    with pytest.raises(SettingError, match="last layer is not linear"):
+        kernel_directions(architecture_of(lambda: Rectified(), shape=(4,)))
+
+
+class Rectified(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(4, 4)
+
+    def forward(self, x, t):
+        return torch.relu(self.inner(x))

@@ -17,7 +17,7 @@ from workbench.anisotropy.denoising import (
 from workbench.anisotropy.levels import ddpm_levels
 from workbench.anisotropy.spectrum import find_score_spectrum
 from workbench.anisotropy.tracking import track_geometry
-from workbench.anisotropy.trials import direction_data, train_direction, train_rotated
+from workbench.anisotropy.trials import direction_data, rows_at, train_direction, train_rotated
 from workbench.architectures import Architecture, FlatNet, PerceptronNet, load_architecture
 from workbench.errors import SettingError, ShapeError
 from workbench.lenses.anisotropy import find_directions
@@ -247,3 +247,18 @@ def test_perceptron_with_a_fixed_readout_has_the_opposite_sign():
     }
     assert medians[0] > 5.0 * medians[31]
     assert medians[0] > 20.0
+
+
+def test_a_sphere_takes_its_neighbours_and_their_mean():
+    spectrum = find_directions("unet8-time", networks=20, seed=0, tol=1.0).spectrum
+    rows, value = rows_at(spectrum, -1, "sphere")
+    assert_close(rows, spectrum.directions([61, 62, 63]), rtol=0, atol=0)
+    assert value == pytest.approx(sum(spectrum.eigenvalue(i) for i in (61, 62, 63)) / 3)
+    assert rows_at(spectrum, 0, "sphere")[0].shape == (3, 64)
+    line, alone = rows_at(spectrum, 7)
+    assert line.shape == (1, 64)
+    assert alone == spectrum.eigenvalue(7)
+    points = direction_data(rows)(50, torch.Generator().manual_seed(0))
+    assert_close(points.norm(dim=1), torch.full((50,), 8.0, dtype=points.dtype), rtol=1e-6, atol=0)
+    with pytest.raises(SettingError, match="line, or sphere"):
+        rows_at(spectrum, 0, "cube")

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from tests.oracles import strings as oracle
 from workbench.curves import straight
 from workbench.strings.profile import find_extrema, spline_profile
-from workbench.strings.saddles import climb, cluster, descend, hessian_products, lanczos, polish
+from workbench.strings.saddles import climb, cluster, descend, hessian_products, polish
 from workbench.strings.static import relax_string
 from workbench.worlds import load_world
 
@@ -79,14 +79,6 @@ def test_rigid_motions_can_be_left_out_of_the_index():
     curvatures = torch.tensor([-1e-4, 0.0, 1e-4, -2.0, 3.0])
     found = polish(lambda x: -x * curvatures, torch.full((5,), 1e-3), ignore=3)
     assert found.index == 1
-
-
-def test_lanczos_reproduces_the_operator():
-    matrix = torch.randn(6, 6, generator=torch.Generator().manual_seed(0))
-    matrix = matrix + matrix.T
-    basis, small = lanczos(lambda v: matrix @ v, torch.ones(6), 6)
-    assert_close(basis @ basis.T, torch.eye(6), rtol=0, atol=1e-12)
-    assert_close(torch.linalg.eigvalsh(small), torch.linalg.eigvalsh(matrix), rtol=0, atol=1e-10)
 
 
 def test_descent_finds_the_minima():
