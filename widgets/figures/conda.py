@@ -29,6 +29,7 @@ FILM = 12
 """Frames of a film."""
 
 _SCALE = "Cividis"  # reads alike with and without colour vision
+_SPAN = {"light": (0.0, 0.9), "dark": (0.2, 1.0)}  # the part of it that stands out from the paper
 
 
 def projection_of(points: Tensor) -> Identity | Pca:
@@ -69,7 +70,8 @@ def shades_of(values: Tensor, theme: str | Theme = "light") -> tuple[tuple[str, 
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
     share = ((values - low) / ((high - low) or 1.0)).clamp(0.0, 1.0)
     rows = (share * SHADES).long().clamp(max=SHADES - 1)
-    places = [(k + 0.5) / SHADES for k in range(SHADES)]
+    first, last = _SPAN[look.name]
+    places = [first + (last - first) * (k + 0.5) / SHADES for k in range(SHADES)]
     return tuple(_hex(colour) for colour in sample_colorscale(_SCALE, places)), rows
 
 
@@ -141,6 +143,7 @@ def figure(
         _draw_curve(drawing, view.encode(path.points), path, look)
     drawing.update_xaxes(title_text=view.axes[0])
     drawing.update_yaxes(title_text=view.axes[1], scaleanchor="x", scaleratio=1.0)
+    drawing.update_layout(legend=dict(orientation="h", y=1.0, yanchor="bottom", x=1.0, xanchor="right"))
     thinned = "" if stride == 1 else f", every {stride}th frame"
     gap = fit.control_gap
     return dress(
@@ -248,12 +251,13 @@ def support_figure(path: TraceResult, *, theme: str | Theme = "light", width: in
         hovertemplate="%{x:.4g}: %{y:.3f} of the neighbours' length<extra></extra>",
     )
     drawing.add_hline(y=OFF_SUPPORT, line=dict(color=look.warning, width=1.2, dash="dot"))
-    unit = "time" if path.kind in ("spline", "forecast") else "share of the curve"
-    drawing.update_xaxes(title_text=unit)
+    drawing.update_xaxes(title_text=along_of(path))
     top = max(1.1, 1.05 * float(lifted.norm_ratio.max()))
     drawing.update_layout(
-        yaxis=dict(title_text="usual spacings to the nearest frame", type="log"),
-        yaxis2=dict(title_text="norm ratio", overlaying="y", side="right", range=[0, top], showgrid=False),
+        yaxis=dict(title_text="distance / usual spacing", type="log"),
+        yaxis2=dict(
+            title_text="norm ratio", overlaying="y", side="right", range=[0, top], showgrid=False, dtick=0.25
+        ),
         margin=dict(r=64),
         legend=dict(orientation="h", y=1.0, yanchor="bottom", x=1.0, xanchor="right"),
     )
@@ -275,6 +279,7 @@ def films_figure(
     shape: tuple[int, ...],
     *,
     times: Tensor | None = None,
+    along: str = "time",
     off_support: Tensor | None = None,
     value_range: tuple[float, float] | None = None,
     frames: int = FILM,
@@ -288,6 +293,7 @@ def films_figure(
         films: Name to frames, shape (steps, dim), all of one length.
         shape: Shape of one frame.
         times: Times of the frames, shape (steps,).
+        along: What those are, see `along_of`.
         off_support: Whether a frame of the first film is to be doubted, shape (steps,).
         value_range: Values of black and white; the extremes of the first film if None.
         frames: Frames of each film that are shown.
@@ -315,8 +321,8 @@ def films_figure(
         for column, pixels in enumerate(pixels_of(film[places], shape, limits)):
             drawing.add_layout_image(
                 source=png_uri(pixels), name=f"{name} {column}", xref="x", yref="y",
-                x=column + 0.03, y=rows - row - 0.06, sizex=0.94, sizey=0.88,
-                xanchor="left", yanchor="top", sizing="contain", layer="above",
+                x=column + 0.5, y=rows - row - 0.5, sizex=0.94, sizey=0.92,
+                xanchor="center", yanchor="middle", sizing="contain", layer="above",
             )  # fmt: skip
         if row == 0 and off_support is not None:
             for column in off_support[places].nonzero()[:, 0].tolist():
@@ -325,17 +331,17 @@ def films_figure(
                     line=dict(color=look.warning, width=2), name="off support",
                 )  # fmt: skip
     labels = (
-        [f"{float(times[k]):.3g}" for k in places] if times is not None else [str(int(k)) for k in places]
+        [f"{float(times[k]):.5g}" for k in places] if times is not None else [str(int(k)) for k in places]
     )
     drawing.update_xaxes(
         range=[0, columns], tickvals=[k + 0.5 for k in range(columns)], ticktext=labels, showgrid=False,
-        title_text="time" if times is not None else "point of the curve",
+        title_text=along if times is not None else "point of the curve",
     )  # fmt: skip
     drawing.update_yaxes(
         range=[0, rows], tickvals=[rows - k - 0.5 for k in range(rows)], ticktext=list(films), showgrid=False
     )
     wide = width or SIZES.width
-    tall = shape[-2] / shape[-1] * (wide - 150) / columns
+    tall = shape[-2] / shape[-1] * (wide - 170) / columns
     doubted = 0 if off_support is None else int(off_support.sum())
     note = f"{doubted} of {len(first)} points off support, framed" if doubted else "all points near frames"
     return dress(
@@ -344,7 +350,7 @@ def films_figure(
         subtitle=f"{columns} of {len(first)} points" + ("" if off_support is None else f"; {note}"),
         theme=look,
         width=wide,
-        height=round(150 + rows * max(tall, 24.0)),
+        height=round(192 + rows * max(tall, 24.0)),
     )
 
 
@@ -416,7 +422,7 @@ def _markers(values: Tensor, name: str, look: Theme) -> dict:
     if not values.is_floating_point() and len(colours) <= len(look.series):
         return dict(size=4, opacity=0.75, color=[colours[k] for k in rows.tolist()])
     bar = dict(title=dict(text=name, side="right"), thickness=12, outlinewidth=0)
-    return dict(size=4, opacity=0.75, color=values.double().numpy(), colorscale=_SCALE, colorbar=bar)
+    return dict(size=4, opacity=0.75, color=values.double().numpy(), colorscale=list(colours), colorbar=bar)
 
 
 def _smooth(losses: Tensor, width: int = 9) -> np.ndarray:
@@ -429,6 +435,12 @@ def _smooth(losses: Tensor, width: int = 9) -> np.ndarray:
     return np.concatenate([series[: width // 2], inner, series[len(series) - width // 2 :]])
 
 
+def along_of(path: TraceResult) -> str:
+    """What the times of a curve are: those of frames, or shares of a curve through free points."""
+    timed = path.kind == "forecast" or (path.kind == "spline" and path.provenance.settings["rows"])
+    return "time" if timed else "share of the curve"
+
+
 def _trust(fit: CondaFit) -> str:
     topology = fit.topology
     loops = (
@@ -437,7 +449,9 @@ def _trust(fit: CondaFit) -> str:
         if topology.folded is not None
         else f"mixing {topology.mixing:.2f}"
     )
-    line = status_line(fit.report, fit.provenance).replace(" · 0 model calls", "")
+    line = status_line(fit.report, fit.provenance)
+    for words in (" · 0 model calls", " · no guidance"):  # no generative model was asked
+        line = line.replace(words, "")
     return f"{line} · {loops}"
 
 

@@ -318,7 +318,7 @@ class CondaSession:
         thumbs = self._thumb_rows()
         if thumbs is not None:
             strokes.append(
-                Stroke("pictures", self.coords[thumbs], look.muted, "dots", width=1.2, opacity=0.6)
+                Stroke("pictures", self.coords[thumbs], look.muted, "dots", width=1.2, opacity=0.0)
             )
         if answer is not None:
             coords = self.plane.encode(answer.path.points).double()

@@ -13,7 +13,7 @@ from widgets.canvas.scene import Gesture
 from widgets.cells import read_cell, read_values, write_cell
 from widgets.controls import STYLE, FigureBox, StatusBar, narrow, number_slider
 from widgets.facts import facts_table
-from widgets.figures.conda import colours_of, films_figure, loss_figure, support_figure
+from widgets.figures.conda import along_of, colours_of, films_figure, loss_figure, support_figure
 from widgets.figures.status import sentence, status_line
 from widgets.scheduling import Outcome, Scheduler, Speed, sentence_of
 from widgets.sessions.conda import CondaAnswer, CondaScene, CondaSession, CondaState, Render
@@ -332,7 +332,8 @@ class ConDAExplorer(ipywidgets.VBox):
         if answer.films:
             self.film.show(
                 films_figure(
-                    answer.films, scene.shape, times=path.times, off_support=path.lifted.off_support,
+                    answer.films, scene.shape, times=path.times, along=along_of(path),
+                    off_support=path.lifted.off_support,
                     value_range=scene.value_range, theme=self._look, width=1000,
                 )
             )  # fmt: skip

@@ -59,7 +59,8 @@ def test_the_first_look_shows_frames_curve_and_films(view):
     assert list(view.films) == ["curve, lifted", "straight in z", "spherical in z"]
     assert len(view.film.figure.layout.images) == 36
     assert "support" in view.facts.value
-    assert "spacings" in view.support.figure.layout.yaxis.title.text
+    assert "usual spacing" in view.support.figure.layout.yaxis.title.text
+    assert view.support.figure.layout.xaxis.title.text == "share of the curve"
     assert "nats" in view.losses.figure.layout.yaxis.title.text
     assert ConDAExplorer in VIEWS
     assert "ring" in repr(view)
