@@ -1,6 +1,7 @@
 """What the tabs of one visitor's page share: colours, a status line, turns for computations, the address."""
 
 import html
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
@@ -39,19 +40,37 @@ class Host:
         self.status = pn.pane.HTML("", sizing_mode="stretch_width", min_height=44)
         self.text, self.kind = "", "idle"
         self._document: Any = None
+        self._held: list[Callable[[], None]] | None = None
+        self._lock = threading.Lock()
         self._workers: list[Any] = []
         self._share = -1.0
 
     def adopt(self, document: Any) -> None:
-        """From now on widgets are touched in the turn of this document only."""
-        self._document = document
+        """From now on widgets are touched in the turn of this document only, once it is on a screen.
+
+        A document that is still being made takes no turns: what comes meanwhile waits for `loaded`.
+        """
+        with self._lock:
+            self._document, self._held = document, []
+
+    def loaded(self) -> None:
+        """The document is on the screen: do what had to wait."""
+        with self._lock:
+            held, self._held = self._held or [], None
+        for act in held:
+            act()
 
     def later(self, function: Callable[..., None], *arguments: Any) -> None:
         """Run in the page's own turn: widgets of a page may be touched by its thread only."""
-        if self._document is None:
+        with self._lock:
+            if self._held is not None:
+                self._held.append(lambda: function(*arguments))
+                return
+            document = self._document
+        if document is None:
             function(*arguments)
         else:
-            self._document.add_next_tick_callback(lambda: function(*arguments))
+            document.add_next_tick_callback(lambda: function(*arguments))
 
     def scheduler(
         self, work: Callable[..., Any], deliver: Callable[[Outcome], None], idle: Callable[[], None]

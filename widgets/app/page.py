@@ -26,14 +26,24 @@ class Page:
         offer: What visitors may ask for.
         turns: Turns that all visitors share.
         arguments: The address's query: name to values, as a web server gives them.
+        document: The document that the page is made for; None without a server.
     """
 
-    def __init__(self, offer: Offer, turns: Turns, arguments: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        offer: Offer,
+        turns: Turns,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        document: Any = None,
+    ) -> None:
         self._kinds = {kind.name: kind for kind in TABS}
         tab, self.theme, self._states = read_query(arguments or {}, tuple(self._kinds))
         self.look = theme_of(self.theme)
         self.tabs: dict[str, Tab] = {}
         self.host = Host(self.look, offer, turns, self._remember)
+        if document is not None:
+            self.host.adopt(document)
         self.rail = Rail(self.look, names=[[kind.name, kind.title] for kind in TABS], chosen=tab)
         self.side = pn.Column(sizing_mode="stretch_width", margin=0)
         self.main = pn.Column(sizing_mode="stretch_width", margin=0)

@@ -26,9 +26,9 @@ _log = logging.getLogger(__name__)
 def visit(offer: Offer, turns: Turns) -> pn.Template:
     """One visitor's page, made while a request for it is answered."""
     arguments: Mapping[str, Any] = pn.state.session_args
-    page = Page(offer, turns, arguments)
+    page = Page(offer, turns, arguments, document=pn.state.curdoc)
     if pn.state.curdoc is not None:
-        page.host.adopt(pn.state.curdoc)
+        pn.state.onload(page.host.loaded)
         pn.state.on_session_destroyed(lambda _: page.close())
     pn.config.exception_handler = lambda error: _surprised(page, error)
     return page.template()
