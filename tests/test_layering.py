@@ -45,6 +45,7 @@ LAYERS = (
         "wake",
         "wake_set",
         "frames",
+        "frame_models",
         "recordings",
         "glyphs",
         "rendering",

@@ -18,6 +18,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from workbench.embeddings import fit_pca
+from workbench.errors import ShapeError
 from workbench.integrators import Cancel, Progress
 from workbench.types import Points
 from workbench.wake import simulate_wake
@@ -145,3 +147,45 @@ def write_sample(frames: WakeFrames, path: str) -> None:
         labels=frames.labels.numpy().astype(np.uint8),
         steps=frames.steps.numpy().astype(np.int32),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """The clock of a cyclic series.
+
+    Attributes:
+        angle: Straight line through the phase, in radians, shape (count,).
+        period: Length of a cycle in the unit of the times.
+        r2: How straight the phase is in time.
+    """
+
+    angle: Float[Tensor, " count"]
+    period: float
+    r2: float
+
+
+def phase_of(points: Points, times: Float[Tensor, " count"], known: Tensor | None = None) -> Phase:
+    """Phase of frames that turn steadily: the angle in their two leading principal directions, unrolled.
+
+    Args:
+        points: Frames in the order of their times, shape (count, dim).
+        times: Their times, shape (count,).
+        known: Rows from which directions and line are found; all if None.
+
+    Returns:
+        The straight line through the phase at every frame.
+
+    Raises:
+        ShapeError: If there are fewer than three frames.
+    """
+    rows = torch.arange(len(points)) if known is None else known
+    if len(rows) < 3:
+        raise ShapeError(f"{len(rows)} frames", "at least three")
+    pair = fit_pca(points[rows].double(), axes=2).encode(points[rows].double())
+    pair = pair / pair.std(0)
+    turned = np.unwrap(torch.atan2(pair[:, 1], pair[:, 0]).numpy())
+    rate, begin = np.polyfit(times[rows].double().numpy(), turned, 1)
+    line = torch.from_numpy(rate * times.double().numpy() + begin)
+    left = turned - line[rows].numpy()
+    r2 = 1.0 - float((left**2).sum() / ((turned - turned.mean()) ** 2).sum())
+    return Phase(line, float(2 * np.pi / abs(rate)), r2)
