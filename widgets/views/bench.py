@@ -66,6 +66,8 @@ class BenchExplorer(ipywidgets.VBox):
     """
 
     state = traitlets.Instance(BenchState)
+    session: BenchSession = None  # type: ignore[assignment]  # a view whose settings are refused has none
+    beside: Beside | None = None
 
     def __init__(
         self,
@@ -82,7 +84,6 @@ class BenchExplorer(ipywidgets.VBox):
         self.session = BenchSession(self.bench, self._look)
         self.bench.place  # noqa: B018 - opened now, so that a wrong name is an error here and no blank view
         self._syncing = False
-        self.beside: Beside | None = None
         self.status = StatusBar(lambda: self.cancel(), theme=self._look)
         self.badge = ipywidgets.HTML()
         self.canvas = Canvas(theme=self._look.name, layout=ipywidgets.Layout(width="100%"))
@@ -136,7 +137,8 @@ class BenchExplorer(ipywidgets.VBox):
         """Stop computing and remove the view."""
         if self.beside is not None:
             self.beside.close()
-        self.session.close()
+        if self.session is not None:
+            self.session.close()
         super().close()
 
     # -- controls
@@ -324,7 +326,7 @@ class BenchExplorer(ipywidgets.VBox):
             return
         if name in ("regimes", "lenses"):
             value = ",".join(value)
-        self._try(lambda: self.bench.change(delay=SETTLE, **{name: value}))
+        self._try(lambda: self.bench.look_at(self.bench.state.but(**{name: value}), delay=SETTLE))
 
     def _scrubbed(self, change: Any) -> None:
         """The slider moved: levels that were computed ahead show at once, the full answer follows."""

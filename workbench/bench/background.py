@@ -28,7 +28,7 @@ from workbench.fields import Field
 from workbench.forward import jvp
 from workbench.lenses.fisher import measure_metric_field, on_section
 from workbench.metrics import RankOneScore
-from workbench.models import ExactScore, Landscape, score
+from workbench.models import ExactScore, Landscape, ScoreModel, score
 from workbench.phases import label_phases
 from workbench.worlds import GaussianMixture
 from workbench.zoo import JUDGES, load_judge
@@ -106,13 +106,25 @@ def _grid(inquiry: Inquiry, columns: int, rows: int) -> Tensor:
     return inquiry.place.section.decode(torch.cartesian_prod(y, x).flip(-1))
 
 
+def _scored(inquiry: Inquiry) -> ScoreModel:
+    """The model, where it has a score.
+
+    Raises:
+        SettingError: If it is an energy without a density.
+    """
+    model = inquiry.place.subject.model
+    if isinstance(model, Landscape):
+        raise SettingError(f"the score of {model.name}", "a model with noise levels", "background='density'")
+    return model
+
+
 def _scores(inquiry: Inquiry, columns: int, rows: int, sigma: float) -> Tensor:
     """The score on the grid, shape (rows * columns, dim): one evaluation that several fields share."""
     place = inquiry.place
     return inquiry.once(
         "score grid",
         (place.section, place.window, columns, rows, sigma),
-        make=lambda: score(place.subject.model, _grid(inquiry, columns, rows), sigma),
+        make=lambda: score(_scored(inquiry), _grid(inquiry, columns, rows), sigma),
     )
 
 
@@ -199,7 +211,7 @@ def _magnification(inquiry: Inquiry, columns: int, rows: int, sigma: float) -> F
 
 def _dimension(inquiry: Inquiry, columns: int, rows: int, sigma: float) -> Field:
     subject = inquiry.place.subject
-    model, dim = subject.model, subject.frame.dim
+    model, dim = _scored(inquiry), subject.frame.dim
     points = _grid(inquiry, columns, rows)
     if dim <= EXACT_TRACE:
         probes = torch.eye(dim, dtype=points.dtype, device=points.device)
@@ -240,7 +252,7 @@ def _phase(inquiry: Inquiry, columns: int, rows: int, sigma: float) -> Field:
         title = f"phase: a judge's class of the denoised picture, σ = {sigma:.3g}"
     else:
         blur = max(sigma, 0.5 * subject.frame.data_std)
-        clean = subject.model.denoise(points, blur)
+        clean = _scored(inquiry).denoise(points, blur)
         generator = torch.Generator(points.device).manual_seed(inquiry.state.seed)
         labels = label_phases(clean, PHASES, generator=generator)
         title = f"phase: clusters of denoised points, σ = {blur:.3g}"

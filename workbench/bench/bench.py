@@ -393,9 +393,10 @@ class Bench:
             return cancel is not None and cancel.is_set()
 
         def part(number: int) -> Progress | None:
-            if progress is None:
+            whole = progress
+            if whole is None:
                 return None
-            return lambda share, words: progress((number + min(max(share, 0.0), 1.0)) / steps, words)
+            return lambda share, words: whole((number + min(max(share, 0.0), 1.0)) / steps, words)
 
         background: Field | None = None
         try:

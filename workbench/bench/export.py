@@ -230,8 +230,5 @@ def _write_film(frames: np.ndarray, path: Path, seconds: float) -> None:
         raise MissingExtra.of("imageio-ffmpeg", "movies") from None
     rows, columns = frames.shape[1:3]
     frames = np.pad(frames, ((0, 0), (0, rows % 2), (0, columns % 2), (0, 0)), mode="edge")
-    with imageio.get_writer(
-        path, format="FFMPEG", fps=1.0 / seconds, codec="libx264", pixelformat="yuv420p", macro_block_size=2
-    ) as writer:
-        for one in frames:
-            writer.append_data(one)
+    options = {"codec": "libx264", "pixelformat": "yuv420p", "macro_block_size": 2}
+    imageio.mimwrite(path, list(frames), format="FFMPEG", fps=1.0 / seconds, **options)  # type: ignore[arg-type]

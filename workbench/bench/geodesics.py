@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -134,7 +135,11 @@ def geodesic_of(inquiry: Inquiry, metric: Metric) -> GeodesicResult:
     small = subject.frame.dim <= DENSE_LIMIT
     exact = isinstance(subject.model, ExactScore | Landscape)
     if small:
-        settings = {"nodes": max(state.nodes, 17), "starts": 4 if subject.frame.dim > 1 else 1, "levels": 3}
+        settings: dict[str, Any] = {
+            "nodes": max(state.nodes, 17),
+            "starts": 4 if subject.frame.dim > 1 else 1,
+            "levels": 3,
+        }
         if not exact:
             settings |= {"starts": 2, "levels": 2, "tol": 1e-3, "max_iterations": 80}
         if not inquiry.full:

@@ -142,22 +142,24 @@ def place_of(state: BenchState, subject: Subject) -> Place:
         raise SettingError(
             f"the plane itself for {frame.dim} coordinates", "two coordinates", "projection='slice'"
         )
-    if kind == "pca" and subject.choices is None:
+    samples = subject.choices
+    if samples is not None:
+        samples = samples.to(device=subject.device, dtype=subject.dtype)
+    if kind == "pca" and samples is None:
         raise SettingError(
             f"a principal plane of {frame}", "a subject with real samples", "projection='slice'"
         )
     if kind == "plane":
         section, window = Identity(), _plain_window(subject)
-    elif kind == "pca":
-        samples = subject.choices.to(device=subject.device, dtype=subject.dtype)
+    elif kind == "pca" and samples is not None:
         section = fit_pca(samples)
         window = frame_window(section.encode(samples), margin=_MARGIN)
     else:
         section = _slice(state, subject)
         ends = section.encode(torch.stack(subject.ends(state.start, state.end)))
         window = frame_window(ends, margin=0.35, aspect=1.3)
-    if subject.choices is not None:
-        cloud = section.encode(subject.choices.to(device=subject.device, dtype=subject.dtype))
+    if samples is not None:
+        cloud = section.encode(samples)
     return Place(subject, section, window, cloud)
 
 

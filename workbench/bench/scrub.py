@@ -150,8 +150,9 @@ def find_events(
     """
     subject = inquiry.place.subject
     events = []
-    if isinstance(subject.model, GaussianMixture) and len(levels) > 1:
-        events += inquiry.once("mode events", levels, make=lambda: find_mode_events(subject.model, levels))
+    model = subject.model
+    if isinstance(model, GaussianMixture) and len(levels) > 1:
+        events += inquiry.once("mode events", levels, make=lambda: find_mode_events(model, levels))
     if isinstance(subject.model, ExactScore) and subject.frame.dim <= DENSE_LIMIT:
         for name, point in zip(("start", "end"), inquiry.ends(), strict=True):
             if cancel is not None and cancel.is_set():

@@ -29,6 +29,7 @@ from workbench.metrics import Metric
 from workbench.models import ExactScore
 from workbench.subjects import Subject
 from workbench.types import Nodes
+from workbench.worlds import World
 from workbench.worlds.answers import energy_of, known_answer
 
 _BVP_TOL = 1e-7
@@ -76,7 +77,7 @@ def truth_of(
         return Truth()
     start, end = line.points[0], line.points[-1]
     if line.kind == "straight":
-        return _straight(subject, metric, sigma, start, end)
+        return _straight(subject, world, metric, sigma, start, end)
     if line.kind == "path" and line.sigma == 0.0 and ("mep" in line.name or "static" in line.name):
         known = known_answer(world, start, end, near=line.points)
         if known is None:
@@ -93,11 +94,11 @@ def truth_of(
     return Truth()
 
 
-def _straight(subject: Subject, metric: Metric, sigma: float, start: Tensor, end: Tensor) -> Truth:
+def _straight(
+    subject: Subject, world: World, metric: Metric, sigma: float, start: Tensor, end: Tensor
+) -> Truth:
     """The straight line by its own integrals."""
     u = torch.linspace(0.0, 1.0, _FINE, dtype=start.dtype, device=start.device)[:, None]
-    world = subject.world
-
     points = torch.lerp(start, end, u)
     energies = (
         -subject.model.log_prob(points, sigma)
