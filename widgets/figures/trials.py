@@ -1,5 +1,4 @@
 """Figures of predictions put to the test: measured distances, learning curves, linear theory, alignment.
-alignment.
 
 No distance is drawn without the trivial generators beside it.
 """
@@ -8,8 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 import torch
+from torch import Tensor
 
-from widgets.figures.status import dress
+from widgets.figures.images import is_picture, pixels_of, png_uri
+from widgets.figures.status import dress, sentence
 from widgets.theme import SIZES, Theme, theme_of
 from workbench.anisotropy.alignment import Alignment
 from workbench.anisotropy.comparison import Comparison
@@ -240,4 +241,73 @@ def alignment_figure(
         subtitle="0: predicted best",
         theme=look,
         width=width,
+    )
+
+
+BASES = {"own": "as they are", "w_min": "turned by W_min", "w_max": "turned by W_max"}
+"""Bases in which a data set can be shown."""
+
+
+def basis_figure(
+    points: Tensor,
+    rotation: Tensor | None,
+    *,
+    shape: tuple[int, ...],
+    name: str = "own",
+    theme: str | Theme = "light",
+    width: int | None = None,
+) -> go.Figure:
+    """Real samples as they are, and below them what a network would be trained on in another basis.
+
+    Args:
+        points: A few samples, shape (count, dim).
+        rotation: W, (dim, dim); None shows the samples alone.
+        shape: Shape of one sample.
+        name: Name of the basis, one of `BASES`.
+        theme: Name or theme.
+        width: Pixels.
+
+    Returns:
+        Layout images "sample 0", "turned 0", and so on.
+    """
+    look = theme_of(theme)
+    if not is_picture(shape):
+        return sentence("Samples are points, not pictures: there is nothing to show.", theme=look)
+    flat = points.detach().cpu().double()
+    rows = [("sample", "as they are", flat)]
+    if rotation is not None:
+        rows.append(("turned", BASES.get(name, name), flat @ rotation.cpu().double().T))
+    drawing = go.Figure()
+    for height, (kind, words, samples) in enumerate(rows):
+        for place, picture in enumerate(pixels_of(samples, shape)):
+            drawing.add_layout_image(
+                source=png_uri(picture),
+                name=f"{kind} {place}",
+                xref="x",
+                yref="y",
+                x=place,
+                y=-height,
+                sizex=0.92,
+                sizey=0.92,
+                xanchor="center",
+                yanchor="top",
+                sizing="contain",
+            )
+        drawing.add_annotation(
+            x=-0.55,
+            y=-height - 0.46,
+            text=words,
+            showarrow=False,
+            xanchor="right",
+            font=dict(size=SIZES.small),
+        )
+    drawing.update_xaxes(visible=False, range=[-2.6, len(points) - 0.5])
+    drawing.update_yaxes(visible=False, range=[-len(rows), 0.02])
+    return dress(
+        drawing,
+        title="The basis that data are learned in",
+        subtitle="a network learns W x; its samples are turned back by the transpose of W",
+        theme=look,
+        width=width or max(SIZES.width, 72 * (len(points) + 2)),
+        height=130 + 78 * len(rows),
     )

@@ -11,18 +11,27 @@ from typing import Any
 
 import plotly.graph_objects as go
 import torch
+from torch import Tensor
 
 from widgets.cells import read_values
 from widgets.figures.anisotropy import confidence_figure, figure, gallery_figure, rayleigh_figure
-from widgets.figures.trials import comparison_figure, curves_figure
+from widgets.figures.trials import (
+    BASES,
+    alignment_figure,
+    basis_figure,
+    comparison_figure,
+    curves_figure,
+)
 from widgets.scheduling import Progress
 from widgets.theme import Theme
+from workbench.anisotropy.alignment import Alignment, align, second_moment
 from workbench.anisotropy.comparison import Comparison, compare_trials
 from workbench.anisotropy.denoising import DenoisingSettings
 from workbench.anisotropy.levels import ddpm_levels
 from workbench.anisotropy.probes import ZERO, gaussian_probe
-from workbench.anisotropy.trials import Trial, train_direction
+from workbench.anisotropy.trials import DATA, Trial, rows_at, train_direction
 from workbench.architectures import load_architecture
+from workbench.data import load_images
 from workbench.errors import SettingError
 from workbench.lenses.anisotropy import DirectionsResult, find_directions
 
@@ -49,9 +58,13 @@ class AnisotropyState:
         learner: Which architecture learns along its own directions.
         steps: Optimiser steps of the test by training.
         seeds: Networks trained along each direction.
+        data: What is learnt along them: "line" or "sphere".
+        samples: Generated points of each measurement.
         directions: Directions learnt.
-        images: Real images of the notebook.
+        images: Real images whose alignment is shown.
         image_steps: Steps on them in the notebook.
+        basis: Basis in which they are shown: "own", "w_min" or "w_max".
+        follow: Steps over which the notebook follows networks in training.
         device: Where to compute.
         seed: Keys all draws.
     """
@@ -66,9 +79,13 @@ class AnisotropyState:
     learner: str = "unet8-time"
     steps: int = 0
     seeds: int = 1
+    data: str = "line"
+    samples: int = 500
     directions: int = 2
     images: str = "digits"
     image_steps: int = 0
+    basis: str = "own"
+    follow: int = 12
     device: str = "cpu"
     seed: int = 0
 
@@ -118,13 +135,15 @@ def train_pairs(state: AnisotropyState, cancel: threading.Event, progress: Progr
     for place, (index, seed) in enumerate(plan):
         if cancel.is_set():
             break
+        rows, eigenvalue = rows_at(spectrum, index, state.data)
         trials.append(
             train_direction(
                 architecture,
-                spectrum.direction(index)[None],
+                rows,
                 settings=DenoisingSettings(steps=steps),
+                samples=state.samples,
                 seed=state.seed + seed,
-                eigenvalue=spectrum.eigenvalue(index),
+                eigenvalue=eigenvalue,
                 stops=[s for s in (steps // 4, steps // 2) if s],
                 device=state.device,
                 progress=lambda share, words, place=place: progress((place + share) / len(plan), words),
@@ -132,6 +151,58 @@ def train_pairs(state: AnisotropyState, cancel: threading.Event, progress: Progr
             )
         )
     return trials
+
+
+@dataclass(frozen=True, slots=True)
+class Lay:
+    """How a data set lies for a learner.
+
+    Attributes:
+        name: The data set.
+        points: A few of its samples, shape (count, dim).
+        shape: Shape of one.
+        alignment: Its alignment and the rotations of least and most.
+    """
+
+    name: str
+    points: Tensor
+    shape: tuple[int, ...]
+    alignment: Alignment
+
+
+def find_lay(state: AnisotropyState, cancel: threading.Event, progress: Progress) -> Lay:
+    """Align a state's images with its learner.
+
+    Raises:
+        SettingError: If the learner takes samples of another size.
+    """
+    architecture, images = load_architecture(state.learner), load_images(state.images, split="sample")
+    if architecture.dim != images.points.shape[1]:
+        raise SettingError(
+            f"{state.images} of {images.points.shape[1]} pixels for {state.learner} of {architecture.dim}",
+            "images of the learner's size",
+            "a learner whose name ends in the images' side",
+        )
+    own = find_directions(
+        architecture,
+        networks=max(200, state.networks),
+        seed=state.seed,
+        device=state.device,
+        tol=1.0,
+        progress=progress,
+        cancel=cancel,
+    )
+    found = align(own.geometry, second_moment(images.points))
+    return Lay(state.images, images.points[:9], own.geometry.shape, found)
+
+
+def lay_figures(lay: Lay, basis: str, look: Theme) -> dict[str, go.Figure]:
+    """The figures of a data set's lay by name: alignment, basis."""
+    turn = {"own": None, "w_min": lay.alignment.w_min, "w_max": lay.alignment.w_max}[basis]
+    return {
+        "alignment": alignment_figure({lay.name: lay.alignment}, theme=look, width=530),
+        "basis": basis_figure(lay.points, turn, shape=lay.shape, name=basis, theme=look, width=530),
+    }
 
 
 def look_figures(results: Results, look: Theme) -> dict[str, go.Figure]:
@@ -189,6 +260,11 @@ def check_state(state: AnisotropyState) -> None:
         raise SettingError(
             f"{state.directions} directions, {state.seeds} seeds, {state.networks} networks",
             "at least 2, 1 and 2",
+        )
+    if state.basis not in BASES or state.data not in DATA or state.samples < 2:
+        raise SettingError(
+            f"basis {state.basis!r}, data {state.data!r}, {state.samples} samples",
+            f"{', '.join(BASES)}; {', '.join(DATA)}; 2 or more",
         )
     _settings(state)
 

@@ -11,13 +11,16 @@ import traitlets
 from widgets.cells import read_cell, read_values, write_cell
 from widgets.controls import STYLE, FigureBox, StatusBar, narrow, number_slider
 from widgets.figures.status import sentence, status_line
-from widgets.figures.trials import linear_figure
+from widgets.figures.trials import BASES, linear_figure
 from widgets.scheduling import Outcome, Progress, Scheduler, sentence_of
 from widgets.sessions.anisotropy import (
     AnisotropyState,
+    Lay,
     Results,
     check_state,
+    find_lay,
     find_results,
+    lay_figures,
     look_figures,
     measure_trials,
     train_pairs,
@@ -28,7 +31,7 @@ from widgets.theme import theme_of
 from workbench.anisotropy.comparison import Comparison
 from workbench.anisotropy.linear_theory import linear_diffusion
 from workbench.anisotropy.selfcheck import check_anisotropy
-from workbench.anisotropy.trials import Trial
+from workbench.anisotropy.trials import DATA, Trial
 from workbench.architectures import ARCHITECTURES
 from workbench.errors import WorkbenchError
 from workbench.lenses.anisotropy import DirectionsResult
@@ -77,6 +80,9 @@ class AnisotropyExplorer(ipywidgets.VBox):
         )
         self.measurement, self.curves = FigureBox(waiting), FigureBox(waiting)
         self.theory = FigureBox(waiting)
+        asked = sentence("This appears once the images are aligned.", theme=self._look)
+        self.alignment, self.basis = FigureBox(asked), FigureBox(asked)
+        self.lay: Lay | None = None
         self._build_controls(state)
         self._scheduler = Scheduler(
             lambda *asked: self._solve(*asked),
@@ -117,6 +123,10 @@ class AnisotropyExplorer(ipywidgets.VBox):
         """Train a pair of networks along the learner's directions and measure them."""
         self._submit("train")
 
+    def align(self) -> None:
+        """Find how the images lie for the learner, and the rotations of least and most alignment."""
+        self._submit("align")
+
     def check(self) -> None:
         """Compare closed forms and the linear theory with what this machine computes."""
         self._submit("check")
@@ -148,6 +158,9 @@ class AnisotropyExplorer(ipywidgets.VBox):
                 ("other", names, "beside it"),
                 ("probe", ["zero", "gaussian"], "probe"),
                 ("learner", names, "learner"),
+                ("data", DATA, "it learns a"),
+                ("images", ["digits", "fashion"], "images"),
+                ("basis", [(words, key) for key, words in BASES.items()], "shown"),
             )
         }
         self.controls |= {
@@ -161,6 +174,7 @@ class AnisotropyExplorer(ipywidgets.VBox):
             control.observe(self._controlled, "value")
         self.buttons = {
             "train": _button("Train a pair", self.train),
+            "align": _button("Align the images", self.align),
             "check": _button("Self-check", self.check),
             "copy": _button("Copy as parameters", self._copied),
         }
@@ -185,6 +199,7 @@ class AnisotropyExplorer(ipywidgets.VBox):
             self.gallery_other,
             self.map,
             ipywidgets.HBox([self.confidence, self.theory], layout=wrap),
+            ipywidgets.HBox([self.alignment, self.basis], layout=wrap),
             ipywidgets.HBox([self.measurement, self.curves], layout=wrap),
         ]
 
@@ -214,7 +229,11 @@ class AnisotropyExplorer(ipywidgets.VBox):
             self.status.say(sentence_of(error), kind="error")
             return
         self._show_controls(change["new"])
-        training = {"learner", "steps", "seeds", "directions"}
+        if any(getattr(change["new"], n) != getattr(change["old"], n) for n in ("learner", "images", "seed")):
+            self.lay = None  # it belonged to another learner or other images
+        if change["new"].basis != change["old"].basis:
+            self._turn(change["new"].basis)
+        training = {"learner", "steps", "seeds", "directions", "data", "samples", "images", "basis"}
         old, new = (dataclasses.asdict(change[side]) for side in ("old", "new"))
         if {name for name in new if new[name] != old[name]} - training:
             self._submit("look", delay=SETTLE)
@@ -232,6 +251,8 @@ class AnisotropyExplorer(ipywidgets.VBox):
         task, state = asked
         if task == "check":
             return task, check_anisotropy()
+        if task == "align":
+            return task, find_lay(state, cancel, progress)
         if task == "train":
             return task, train_pairs(state, cancel, progress)
         return task, find_results(state, cancel, progress, self._show)
@@ -248,6 +269,10 @@ class AnisotropyExplorer(ipywidgets.VBox):
             notes = [*first.report.warnings, *stopped]
             kind = "idle" if first.report.converged else "warning"
             self.status.say("<br>".join([status_line(first.report, first.provenance), *notes]), kind=kind)
+        elif task == "align":
+            self.lay = value
+            self._turn(self.state.basis)
+            self.status.say(f"{value.name} at {value.alignment.position:.2f} of the way from W_min to W_max.")
         elif task == "check":
             failed = [check for check in value if not check.passed]
             text = "<br>".join(f"{c.name}: {c.got:.6g} for {c.expected:.6g}" for c in failed)
@@ -259,6 +284,14 @@ class AnisotropyExplorer(ipywidgets.VBox):
         for name, drawing in look_figures(results, self._look).items():
             getattr(self, name).show(drawing)
         self.results = results
+
+    def _turn(self, basis: str) -> None:
+        """Show the images in a basis: one click, no computation, once they are aligned."""
+        if self.lay is None:
+            self._submit("align")
+            return
+        for name, drawing in lay_figures(self.lay, basis, self._look).items():
+            getattr(self, name).show(drawing)
 
     def _show_trials(self, trials: list[Trial]) -> None:
         try:

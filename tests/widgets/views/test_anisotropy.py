@@ -69,6 +69,31 @@ def test_a_learner_without_preference_gets_one_sentence(view):
     assert "prefers no direction" in view.status.text
 
 
+def test_one_click_turns_the_images_into_the_basis_of_least_alignment(view):
+    view.state = view.state.but(learner="dit8-2")
+    view.controls["basis"].value = "w_min"
+    assert view.wait()
+    assert "of the way from W_min to W_max" in view.status.text
+    names_of = [image.name for image in view.basis.figure.layout.images]
+    assert names_of == [f"sample {k}" for k in range(9)] + [f"turned {k}" for k in range(9)]
+    assert names(view.alignment) == ["position"]
+    assert view.lay.alignment.minimum < view.lay.alignment.value
+    view.controls["basis"].value = "own"  # at once: nothing is computed again
+    assert len(view.basis.figure.layout.images) == 9
+    view.state = view.state.but(learner="dit16-4", images="digits")
+    view.align()
+    assert view.wait()
+    assert "images of the learner's size" in view.status.text
+
+
+def test_a_sphere_is_learnt_instead_of_a_line(view):
+    view.state = view.state.but(learner="dit8-2", steps=2, data="sphere", samples=20)
+    view.train()
+    assert view.wait()
+    assert names(view.curves) == ["λ_min", "λ_max", "all zeros"]
+    assert len(view.measured.distances) == 2
+
+
 def test_the_self_check_says_that_all_pass(view):
     view.check()
     assert view.wait()
