@@ -1,6 +1,7 @@
 """The table: the same ground for every curve, and errors against answers found another way."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from workbench.bench import BenchState, trust_of
 from workbench.bench.citations import ENTRIES, METHODS, cite
 from workbench.bench.compare import Comparison
 from workbench.errors import SettingError
+from workbench.report import Status
 from workbench.worlds import load_world
 
 
@@ -74,12 +76,18 @@ def test_an_empty_table_is_empty():
 
 
 def test_the_badge_takes_the_worst_of_all(valley, ring):
-    trust = trust_of(valley.answers, valley.state, valley.place.subject.frame)
+    frame = valley.place.subject.frame
+    trust = trust_of(valley.answers, valley.state, frame)
     assert trust.converged
     assert trust.residual == max(said.report.residual for said in valley.answers)
     assert trust.calls == sum(said.report.model_calls for said in valley.answers)
     assert "coarse" not in str(trust)
     assert "coarse" in str(trust_of(ring.answers, ring.state, ring.place.subject.frame))
+    failed = replace(valley.answers[0].report, status=Status.MAX_ITERATIONS)
+    mixed = trust_of((replace(valley.answers[0], report=failed), *valley.answers[1:]), valley.state, frame)
+    assert mixed.converged is False
+    assert mixed.failed == ("paths",)
+    assert "▲ iteration limit reached (paths)" in str(mixed)
     nothing = trust_of((), BenchState(), valley.place.subject.frame)
     assert nothing.converged is None
     assert "nothing solved" in str(nothing)
@@ -107,8 +115,6 @@ def test_every_method_has_an_entry_of_balanced_braces():
 
 
 def test_an_unknown_method_is_refused(valley):
-    from dataclasses import replace
-
     with pytest.raises(SettingError, match="magic"):
         cite([replace(valley.answers[0], methods=("magic",))])
 
