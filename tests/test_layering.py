@@ -45,6 +45,7 @@ LAYERS = (
         "wake",
         "wake_set",
         "frames",
+        "decoding",
         "frame_models",
         "recordings",
         "glyphs",
