@@ -1,5 +1,8 @@
 """Draws: reproducible from a seed, in the right type, and made where the generator lives."""
 
+import ast
+from pathlib import Path
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -50,3 +53,22 @@ def test_no_generator_is_one_of_seed_zero():
     assert_close(first, draw_normal((4,), like, seeded(None)), rtol=0, atol=0)
     own = torch.Generator()
     assert seeded(own) is own
+
+
+DRAWING = ("phases", "geodesics", "logpartition", "anisotropy", "metrics", "lenses", "worlds")
+
+
+@pytest.mark.parametrize("package", DRAWING)
+def test_draws_of_a_given_generator_go_through_one_place(package):
+    """A generator of one device and points on another meet in `workbench.draws` alone."""
+    bare = []
+    for path in sorted((Path(__file__).parents[2] / "workbench" / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or not ast.unparse(node.func).startswith("torch.rand"):
+                continue
+            named = {word.arg: ast.unparse(word.value) for word in node.keywords}
+            source = named.get("generator", "")
+            made_here = "Generator(" in source or source.startswith("stream(")
+            if source and not made_here and named.get("device") != f"{source}.device":
+                bare.append(f"{path.name}:{node.lineno}")
+    assert bare == []

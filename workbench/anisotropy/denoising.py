@@ -18,6 +18,7 @@ from torch import Tensor
 
 from workbench.anisotropy.levels import Levels, ddpm_levels
 from workbench.architectures import Architecture, FlatNet
+from workbench.draws import draw_integers, draw_normal
 from workbench.errors import SettingError
 
 STREAMS = ("initialisation", "data", "noise", "sampling", "projections")
@@ -100,8 +101,8 @@ def train_noise_predictor(
     for step in range(1, settings.steps + 1):
         net.train()
         clean = draw(settings.batch, data).to(example)
-        level = torch.randint(levels.count, (settings.batch,), generator=noise).to(example.device)
-        eps = torch.randn(clean.shape, generator=noise, dtype=example.dtype).to(example.device)
+        level = draw_integers(levels.count, (settings.batch,), example, noise)
+        eps = draw_normal(clean.shape, example, noise)
         with torch.enable_grad():  # also in a worker or a block that records no gradients
             guess = net(a[level, None] * clean + s[level, None] * eps, clock[level])
             loss = (guess - eps).square().mean()
@@ -140,8 +141,8 @@ def sample_noise_predictor(
         batch: Samples at once.
 
     Returns:
-        Points (count, dim) in the network's dtype, on its device. Random numbers are drawn on the CPU, so
-        that every device sees the same.
+        Points (count, dim) in the network's dtype, on its device. Random numbers are drawn where the
+        generator lives, so that with one on the CPU every device sees the same.
 
     Raises:
         SettingError: If the sampler is unknown.
@@ -157,7 +158,7 @@ def sample_noise_predictor(
     parts = []
     for start in range(0, count, batch):
         size = min(batch, count - start)
-        x = torch.randn(size, dim, generator=generator, dtype=example.dtype).to(example.device)
+        x = draw_normal((size, dim), example, generator)
         for level in range(levels.count - 1, -1, -1):
             eps = net(x, clock[level].expand(size))
             a_next = a[level - 1] if level else torch.ones_like(a[0])
@@ -170,6 +171,6 @@ def sample_noise_predictor(
             spread = s_next / s[level] * (1.0 - kept).sqrt()
             x = (x - (1.0 - kept) / s[level] * eps) / kept.sqrt()
             if level:
-                x = x + spread * torch.randn(x.shape, generator=generator, dtype=x.dtype).to(x.device)
+                x = x + spread * draw_normal(x.shape, x, generator)
         parts.append(x)
     return torch.cat(parts)

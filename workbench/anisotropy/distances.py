@@ -18,6 +18,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
+from workbench.draws import draw_normal
 from workbench.errors import SettingError, ShapeError
 
 _BLOCK = 512  # directions at once; fixed, because torch draws blocks of other sizes differently
@@ -81,7 +82,7 @@ def sliced_distance(
     squares = []
     for start in range(0, projections, _BLOCK):
         count = min(_BLOCK, projections - start)
-        lines = torch.randn(count, first.shape[1], generator=generator, dtype=first.dtype)
+        lines = draw_normal((count, first.shape[1]), first, generator)
         lines = (lines / lines.norm(dim=1, keepdim=True)).T
         gap = (first @ lines).sort(dim=0).values - (second @ lines).sort(dim=0).values
         squares.append(gap.square().mean(0))
@@ -103,7 +104,7 @@ def baselines(
     Returns:
         The three distances.
     """
-    noise = torch.randn(reference.shape, generator=generator, dtype=reference.dtype)
+    noise = draw_normal(reference.shape, reference, generator)
     zero, normal, real = (
         sliced_distance(reference, other, projections=projections, generator=generator)
         for other in (torch.zeros_like(reference), noise, fresh)

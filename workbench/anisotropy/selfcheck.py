@@ -11,6 +11,7 @@ from workbench.anisotropy.levels import ddpm_levels
 from workbench.anisotropy.linear_theory import linear_diffusion
 from workbench.anisotropy.spectrum import find_score_spectrum
 from workbench.architectures import load_architecture
+from workbench.draws import draw_normal
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def check_anisotropy() -> tuple[Check, ...]:
     circular = find_score_spectrum(circulant_geometry(kernel.outer(kernel), 16, 16))
     linear = linear_diffusion()
     generator = torch.Generator().manual_seed(0)
-    half = torch.randn(exact.dim, exact.dim, generator=generator, dtype=torch.float64)
+    half = draw_normal((exact.dim, exact.dim), exact.core, generator)
     chunks = float((whole.core - parts.core).norm() / whole.core.norm())
     size = exact.trace.value / levels.mean_weight
     best = align(exact, half @ half.T)

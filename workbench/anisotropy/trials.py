@@ -34,6 +34,7 @@ from workbench.anisotropy.distances import (
 from workbench.anisotropy.levels import ddpm_levels
 from workbench.anisotropy.spectrum import ScoreSpectrum
 from workbench.architectures import Architecture
+from workbench.draws import draw_integers, draw_normal
 from workbench.errors import SettingError, ShapeError
 
 
@@ -87,7 +88,7 @@ def direction_data(directions: Tensor) -> Callable[[int, torch.Generator], Tenso
         raise ShapeError(f"{k} directions that are not orthonormal", "unit vectors at right angles")
 
     def draw(count: int, generator: torch.Generator) -> Tensor:
-        z = torch.randn(count, k, generator=generator, dtype=torch.float64)
+        z = draw_normal((count, k), directions.double(), generator)
         z = z if k == 1 else z / z.norm(dim=1, keepdim=True)
         return dim**0.5 * z.to(directions.dtype) @ directions
 
@@ -238,7 +239,7 @@ def train_rotated(
     kept = every[2 * samples :]
 
     def draw(count: int, generator: torch.Generator) -> Tensor:
-        return kept[torch.randint(kept.shape[0], (count,), generator=generator)]
+        return kept[draw_integers(kept.shape[0], (count,), kept, generator)]
 
     return _run(
         architecture,

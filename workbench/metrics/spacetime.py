@@ -66,12 +66,13 @@ def mean_coordinates(model: ScoreModel, z: Points, probe: Tensor | None = None) 
         (pulled,) = pull(probe.expand_as(y))
         divergence = (pulled * probe).sum(dim=-1)
     else:
-        clean = denoise(y)
-        divergence = torch.zeros_like(log_snr)
-        for axis in torch.eye(x.shape[-1], dtype=x.dtype, device=x.device):
-            divergence = divergence + (jvp(denoise, (y,), (axis.expand_as(y).contiguous(),))[1] * axis).sum(
-                dim=-1
-            )
+        dim = x.shape[-1]
+        axes = torch.eye(dim, dtype=x.dtype, device=x.device).reshape(dim, *(1,) * (x.ndim - 1), dim)
+        spread = y.expand(dim, *y.shape).contiguous()
+        levels = sigma.expand(dim, *sigma.shape)
+        axes = axes.expand_as(spread).contiguous()
+        value, pushed = jvp(lambda at: model.denoise(at, levels), (spread,), (axes,))
+        clean, divergence = value[0], (pushed * axes).sum(dim=(0, -1))
     second = sigma**2 * divergence + clean.square().sum(dim=-1)  # (s^2/a) div_x = sigma^2 div_y
     return torch.cat((clean, second.unsqueeze(-1)), dim=-1)
 

@@ -27,6 +27,8 @@ from workbench.forward import jvp
 from workbench.models import ScoreModel, check_points, score
 from workbench.report import Estimate
 
+_TOGETHER = 256  # derivatives taken in one batch
+
 
 def measure_flipd(
     model: ScoreModel,
@@ -50,17 +52,18 @@ def measure_flipd(
     """
     check_points(x, model.frame.dim, name="x")
     dim = x.shape[0]
-    if probes is None:
-        rows = torch.eye(dim, dtype=x.dtype, device=x.device)
-    elif probes < 2:
+    if probes is not None and probes < 2:
         raise SettingError(f"probes={probes}", "2 or more, or None for all axes")
-    else:
-        rows = draw_signs((probes, dim), x, seeded(generator))
-    at = x.expand_as(rows).contiguous()
-    value, turned = jvp(lambda y: score(model, y, sigma), (at,), (rows.contiguous(),))
-    parts = (turned * rows).sum(dim=1)
-    trace = parts.sum() if probes is None else parts.mean()
-    error = None if probes is None else sigma**2 * float(parts.std()) / math.sqrt(len(parts))
+    signs = None if probes is None else draw_signs((probes, dim), x, seeded(generator))
+    parts, value = [], x
+    for part in torch.arange(dim if probes is None else probes, device=x.device).split(_TOGETHER):
+        rows = torch.nn.functional.one_hot(part, dim).to(x.dtype) if signs is None else signs[part]
+        at = x.expand_as(rows).contiguous()
+        value, turned = jvp(lambda y: score(model, y, sigma), (at,), (rows.contiguous(),))
+        parts.append((turned * rows).sum(dim=1))
+    every = torch.cat(parts)
+    trace = every.sum() if probes is None else every.mean()
+    error = None if probes is None else sigma**2 * float(every.std()) / math.sqrt(len(every))
     how = "exact trace" if probes is None else f"spread over {probes} probes"
     return Estimate(float(dim + sigma**2 * (trace + value[0].square().sum())), error, "dimensions", how)
 

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from workbench.curves import Curve, arc_knots, chords, respace, tangents_at_nodes
+from workbench.draws import draw_normal, seeded
 from workbench.errors import SettingError
 from workbench.integrators import Cancel, Progress
 from workbench.report import SolveReport, Status
@@ -90,6 +91,7 @@ class Swarm:
         self._since = 0
         self._thin = False
         self._kept_modes = 0
+        self._own = seeded(None)
 
     @classmethod
     def at(cls, images: Nodes, count: int) -> "Swarm":
@@ -118,7 +120,7 @@ class Swarm:
             steps: Langevin steps before the images follow.
             eta: Share of the walkers' mean that images take over.
             modes: Sine modes to keep; None decides by the measured width, 0 keeps all.
-            generator: Draws the noise.
+            generator: Draws the noise; the swarm's own of seed 0 if None.
 
         Returns:
             The new string; its ends are untouched.
@@ -130,7 +132,7 @@ class Swarm:
             self._thin = float(chords(images).mean()) < 2.0 * stride
         for _ in range(steps):
             x = self.walkers
-            noise = torch.randn(x.shape, generator=generator, dtype=x.dtype, device=x.device)
+            noise = draw_normal(x.shape, x, self._own if generator is None else generator)
             move = h * force(x) + stride * noise
             if self._thin and self._moves % 2:
                 move = move - (move * tangent).sum(-1, keepdim=True) * tangent
