@@ -127,7 +127,8 @@ def comparison_html(table: Comparison, look: Theme, *, changed: frozenset[str] =
         ".wb-bench-table{border-collapse:collapse;font-size:12px;line-height:1.35;"
         f"font-variant-numeric:tabular-nums}}.wb-bench-table th,.wb-bench-table td{{padding:3px 8px;"
         f"text-align:left;border-bottom:1px solid {look.grid};white-space:nowrap}}"
-        ".wb-bench-table thead th,.wb-bench-table td.wb-words{white-space:normal;min-width:70px}"
+        ".wb-bench-table thead th{white-space:normal;vertical-align:bottom}"
+        ".wb-bench-table td.wb-words{white-space:normal;min-width:230px}"
         f".wb-bench-table tr.wb-differs{{background:{look.via}33}}"
     )
     caption = f"Energies and metrics at σ = {table.sigma:.3g}; ± numerical error; ● converged, ▲ not."
