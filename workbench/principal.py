@@ -79,7 +79,7 @@ class PrincipalMlp(nn.Module):
         self.mean.copy_(pca.origin)
         self.basis.copy_(pca.directions)
         self.spreads.copy_(scores.square().mean(0).sqrt())
-        self.rest.copy_((left.square().sum(1) / (dim - axes)).mean().sqrt())
+        self.rest.copy_((left.square().sum(1) / max(dim - axes, 1)).mean().sqrt().clamp_min(1e-6))
         self.scale.fill_(data_std)
 
     def forward(self, x: Tensor, c_noise: Tensor, labels: Tensor) -> Tensor:

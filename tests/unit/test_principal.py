@@ -98,3 +98,11 @@ def test_a_card_describes_it():
 def test_too_few_points_are_one_sentence():
     with pytest.raises(ShapeError, match=r"^got data of shape \(3, 12\); expected more than 3 points of 12"):
         PrincipalMlp(DIM, AXES).fit_axes(torch.zeros(3, DIM), 0.5)
+
+
+def test_as_many_directions_as_entries_leave_no_rest(data: torch.Tensor):
+    inner = PrincipalMlp(DIM, DIM, 16, 1).double()
+    inner.fit_axes(data, 0.5)
+    found = Denoiser(inner, data_std=0.5)(data[:4], torch.full((4,), 0.3), torch.zeros(4, dtype=torch.long))
+    assert bool(torch.isfinite(found).all())
+    assert 0.0 < float(inner.rest) < 1e-3
