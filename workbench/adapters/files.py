@@ -9,6 +9,7 @@ import pickle
 import re
 import warnings
 import zipfile
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from workbench.errors import DataError, SettingError
+
+SHIPPED_FOLDERS = ("digits_pipeline",)
+"""Foreign models that are shipped: the worked examples, opened by name as a user's own folder is."""
 
 TORCH_SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".tar")
 """Files that torch's restricted unpickler is tried on."""
@@ -40,6 +44,8 @@ def local_path(source: str | Path) -> Path:
         SettingError: If nothing is there; for a hub's name the sentence says how to download it first.
     """
     text = str(source)
+    if text in SHIPPED_FOLDERS:
+        return Path(str(resources.files("workbench") / "weights" / text))
     try:
         path = Path(text).expanduser()
         found = path.exists()

@@ -135,6 +135,8 @@ def open_model(
         "name": name,
         "arguments": arguments,
         "decoder": decoder,
+        "autocast": autocast,
+        "compile": compile or None,
     }
     given = {key: value for key, value in given.items() if value is not None}
     check_number("guidance", guidance)
@@ -147,6 +149,7 @@ def open_model(
     if path is not None:
         given = _manifest(path) | given
     coder = given.pop("decoder", None)
+    autocast, compile = given.pop("autocast", None), given.pop("compile", False)
     settings = _settings(given, guidance, place, precision, batch, trust)
     found = settings.kind or (kind_of_path(path) if path is not None else kind_of_object(source))
     check_choice("kind", found, KINDS)
@@ -331,7 +334,7 @@ def _weights_of(path: Path) -> Path:
 def _manifest(path: Path) -> dict[str, Any]:
     """Settings that lie beside a source, under the names of `open_model`."""
     known = {"kind", "prediction", "schedule", "shape", "data_std", "value_range", "sigma_range", "classes"}
-    known |= {"condition", "null", "name", "arguments", "decoder"}
+    known |= {"condition", "null", "name", "arguments", "decoder", "autocast", "compile"}
     facts = read_manifest(path)
     return {key: value for key, value in facts.items() if key in known} if "kind" in facts else {}
 

@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import socket
+import sys
 
 import diffusers
 import pytest
@@ -15,10 +16,12 @@ from torch.testing import assert_close
 
 from tests.oracles import frames
 from tests.unit.adapters import ideal
-from workbench import load_model, open_model, open_subject
+from widgets.figures.status import status_line
+from workbench import invert, load_model, open_model, open_subject
+from workbench.adapters.dit_nets import Sizes, Transformer
 from workbench.adapters.files import read_plain, read_tensors
 from workbench.adapters.tables import table_schedule
-from workbench.errors import DataError, SettingError
+from workbench.errors import DataError, MissingExtra, SettingError
 from workbench.models import ScoreModel
 from workbench.schedules import LINEAR, sigma_of, time_of
 
@@ -205,6 +208,46 @@ def test_guidance_is_declared_where_figures_look():
     assert_close(model.denoise(y, 1.0), 4 * 0.5 * y)
     assert str(model.frame) == "<lambda> given class 1, guidance 3"
     assert model.given(2).frame.guidance == 0.0
+    loop = invert(model, y, steps=4)
+    assert "guidance 3" in status_line(loop.report, loop.provenance)
+    assert "no guidance" in status_line(loop.report, invert(model.given(2), y, steps=4).provenance)
+
+
+@pytest.mark.parametrize(
+    ("library", "kind", "name"),
+    [
+        ("diffusers", None, "model_index.json"),
+        ("onnx", "onnx", "net.onnx"),
+        ("zuko", "zuko", "net.safetensors"),
+    ],
+)
+def test_a_missing_library_names_the_extra_that_brings_it(tmp_path, monkeypatch, library, kind, name):
+    (tmp_path / name).write_text("{}")
+    if library == "diffusers":
+        (tmp_path / "unet").mkdir()
+        (tmp_path / "unet" / "config.json").write_text("{}")
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(MissingExtra, match=r"pip install 'latent-workbench\[models\]'"):
+        open_model(tmp_path if library == "diffusers" else tmp_path / name, kind=kind)
+
+
+def test_a_json_beside_the_weights_holds_the_settings(tmp_path):
+    made = network_of(8)
+    save_file(
+        {name: one.contiguous() for name, one in made.state_dict().items()}, tmp_path / "SiT.safetensors"
+    )
+    facts = {"kind": "sit", "classes": ["cat", "dog", "owl"], "condition": "dog", "autocast": "bfloat16"}
+    (tmp_path / "SiT.json").write_text(json.dumps({**facts, "remark": "mine"}))
+    model = open_model(tmp_path, name="named here")
+    assert str(model.frame) == "named here given dog"
+    assert any(note.startswith("autocast to bfloat16: D differs by") for note in model.frame.notes)
+    assert open_model(tmp_path / "SiT.json", condition=2).frame.condition == "owl"
+
+
+def network_of(side):
+    """A tiny transformer."""
+    torch.manual_seed(0)
+    return Transformer(Sizes(side, 2, 1, 1, 8, 1, 2, 16, 8, 4))
 
 
 def test_a_table_is_continued_between_its_steps():
@@ -241,6 +284,8 @@ def test_every_door_opens_a_path(tmp_path):
     assert_close(start, subject.point("0"), rtol=0, atol=0)
     assert not torch.equal(start, end)
     assert any("found by trial" in note for note in subject.frame.notes)
+    (tmp_path / "mine" / "workbench.json").write_text('{"kind": "diffusers", "name": "other"}')
+    assert open_model(tmp_path / "mine").frame.name == "other"
     with pytest.raises(SettingError, match="the seed of a sample that the model draws"):
         subject.point("1,2")
 
