@@ -172,14 +172,14 @@ def kernel_directions(
         x = torch.zeros(1, architecture.dim, dtype=torch.float64, device=device)
         inputs = (x, torch.full((1,), time, dtype=torch.float64, device=device))
         total += kernel_matrix(net, inputs, layer=head.name).cpu() / networks
-    values, columns = torch.linalg.eigh(total)
+    values, columns = (part.flip(-1) for part in torch.linalg.eigh(total))
     return NeighbourDirections(
         kind="tangent kernel of the last layer",
         space="output",
         order="descending",
         preferred="large eigenvalues are fitted faster; the average geometry up to a factor",
-        values=values.flip(0).clamp(min=0.0),
-        vectors=columns.flip(1).T,
+        values=values.clamp(min=0.0),
+        vectors=columns.T,
         residuals=torch.zeros_like(values),
     )
 
