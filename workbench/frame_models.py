@@ -51,7 +51,7 @@ def open_frames(
     """Frames by name or path.
 
     Args:
-        name: One of `NAMED`, or a path for `load_frames`.
+        name: One of `NAMED`, a recording with its path ("emg:PATH"), or a path for `load_frames`.
         simulate: For "wake": compute the flow at Reynolds number 100 afresh, about 5 s of one core, instead
             of reading the shipped frames.
         size: For a path: rows and columns.
@@ -71,8 +71,9 @@ def open_frames(
         return wake_as_frames(frames)
     if name == "glyphs":
         return render_glyphs()
-    if str(name) in RECORDINGS:
-        return load_recording(str(name))
+    kind, _, place = str(name).partition(":")
+    if kind in RECORDINGS:
+        return load_recording(kind, path=place or None)
     return load_frames(name, size=size, every=every, limit=limit)
 
 

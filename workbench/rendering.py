@@ -53,7 +53,7 @@ class Rendered:
 
     def __str__(self) -> str:
         return (
-            f"with the condition held the frames move {100 * self.moved:.0f} % as far as with it following; "
+            f"Held, the frames move {100 * self.moved:.0f} % as far as with the condition following; "
             f"the two differ by {100 * self.conditioned:.0f} %"
         )
 

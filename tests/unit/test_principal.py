@@ -73,7 +73,8 @@ def test_training_learns_what_no_normal_law_has(generator: torch.Generator):
     fresh = Denoiser(inner, classes=0, data_std=0.25)
     y = circle[:500] + 0.4 * torch.randn(500, DIM, generator=generator)
     sigma, labels = torch.full((500,), 0.4), torch.zeros(500, dtype=torch.long)
-    before = float((fresh(y, sigma, labels) - circle[:500]).square().mean())
+    with torch.no_grad():
+        before = float((fresh(y, sigma, labels) - circle[:500]).square().mean())
     settings = TrainSettings(steps=300, batch=128, rate=5e-3, sigma_mean=-1.0, sigma_std=0.8, null_share=1.0)
     trained = fit_denoiser(fresh, circle, settings=settings, generator=generator).net
     assert float((trained(y, sigma, labels) - circle[:500]).square().mean()) < 0.8 * before

@@ -36,8 +36,15 @@ def round_trip_figure(
             marker=dict(size=SIZES.marker, opacity=0.7),
             hovertemplate="off the flow %{x:.2g}, round trip %{y:.2g}<extra>" + name + "</extra>",
         )
-    drawing.update_xaxes(title_text="deviation of the latent from the flow / its norm", type="log")
-    drawing.update_yaxes(title_text="round-trip error / norm of the frame", type="log")
+    drawing.update_xaxes(
+        title_text="deviation of the latent from the flow / its norm",
+        type="log",
+        exponentformat="power",
+        dtick=1,
+    )
+    drawing.update_yaxes(
+        title_text="round-trip error / norm of the frame", type="log", exponentformat="power", dtick=1
+    )
     first = next(iter(trips.values()))
     return dress(
         drawing,
@@ -76,7 +83,7 @@ def depth_figure(probe: DepthProbe, *, theme: str | Theme = "light", width: int 
                 line=dict(color=colours[i % len(colours)], dash=dash, width=SIZES.line),
                 hovertemplate="sigma %{x:.3g}: R² %{y:.4f}<extra>" + f"{name}, {reader}" + "</extra>",
             )
-    drawing.update_xaxes(title_text="depth σ", type="log")
+    drawing.update_xaxes(title_text="depth σ", type="log", dtick=1)
     drawing.update_yaxes(title_text="held-out R²", range=[-0.12, 1.04])
     return dress(
         drawing,
