@@ -103,6 +103,13 @@ def test_a_file_that_is_no_view_is_refused_in_one_sentence(content):
     assert "\n" not in str(caught.value)
 
 
+def test_nothing_in_a_file_is_run(tmp_path):
+    made = tmp_path / "made"
+    with pytest.raises(DataError, match="not YAML"):
+        read_view(f"!!python/object/apply:os.mkdir ['{made}']")
+    assert not made.exists()
+
+
 def test_a_view_with_an_unknown_parameter_is_refused():
     text = yaml.safe_dump({"view": 1, "notebook": "90_side_by_side", "parameters": {"speed": 3}})
     with pytest.raises(SettingError, match="speed"):
