@@ -58,6 +58,7 @@ LAYERS = (
         "autoencoders",
         "training",
         "recipes",
+        "pipelines",
         "data",
         "sampling",
         "judges",

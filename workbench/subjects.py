@@ -230,7 +230,9 @@ class Subject:
         """The sample that the model draws from a seed."""
         generator = torch.Generator(self.device).manual_seed(seed)
         assert isinstance(self.model, ScoreModel)  # a landscape draws nothing
-        return self._placed(sample(self.model, 1, generator=generator, dtype=self.dtype)[0])
+        drawn = sample(self.model, 1, generator=generator, dtype=self.dtype)[0]
+        low, high = self.frame.value_range or (-math.inf, math.inf)
+        return self._placed(drawn.clamp(low, high))  # the last step may overshoot black or white
 
     def _encoded(self, picture: Tensor) -> Tensor:
         with torch.no_grad():
@@ -329,7 +331,7 @@ def real_samples(frame: Frame) -> Points | None:
         Shape (count, dim), or None.
     """
     try:
-        images = load_images(frame.name, split="sample")
+        images = load_images(frame.name.removesuffix("_pipeline"), split="sample")
     except SettingError:
         return None
     return images.points if tuple(images.shape) == frame.shape else None

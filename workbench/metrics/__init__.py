@@ -43,7 +43,7 @@ from workbench.metrics.pullback import (
     vector_jacobian,
     with_math_attention,
 )
-from workbench.metrics.scores import RankOneScore, RiemannianVae, score_jacobian_metric
+from workbench.metrics.scores import RankOneScore, RiemannianVae, score_jacobian_metric, seen_metric
 from workbench.metrics.spacetime import Spacetime, mean_coordinates, natural_coordinates, spacetime_energy
 
 __all__ = [
@@ -89,6 +89,7 @@ __all__ = [
     "natural_of",
     "norm",
     "score_jacobian_metric",
+    "seen_metric",
     "spacetime_energy",
     "spectrum",
     "top_directions",

@@ -17,11 +17,13 @@ References:
         Setting Using a Geometry-Based Variational Autoencoder", 2022, https://arxiv.org/abs/2105.00026
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from workbench.decoders import Decoder, decoder_of
 from workbench.errors import SettingError
 from workbench.metrics.base import Chart
 from workbench.metrics.plain import Euclidean, Scaled, Sum
@@ -91,6 +93,32 @@ def score_jacobian_metric(model: ScoreModel, sigma: float, *, epsilon: float = 0
     chart = Chart(f"noisy data space of {model.frame.name}", model.frame.dim)
     bare = Pullback(lambda x: score(model, x, sigma), chart, None, f"score Jacobian, sigma = {sigma:g}")
     return bare if epsilon == 0.0 else Sum(bare, Scaled(Euclidean(chart), epsilon))
+
+
+def seen_metric(model: ScoreModel | Decoder, sigma: float | None = None) -> Pullback:
+    """How much what a person sees changes with a point: the one pullback that every model has.
+
+    Of latents the decoder makes pictures, g = J^T J of the decoder. Where points are data, the denoiser
+    shows what is left of a step under the noise, g = J_D^T J_D: close to 0 across the data, to 1 along.
+
+    Args:
+        model: A score model, a latent model or a decoder.
+        sigma: Noise level of the denoiser; None for half the data's spread. Without meaning for a decoder.
+
+    Returns:
+        The metric; two Jacobian-vector products an inner product.
+    """
+    decoder = decoder_of(model)
+    if decoder is not None:
+        chart = Chart(f"latents of {decoder.picture.name}", math.prod(decoder.latent_shape))
+        return Pullback(decoder.decode, chart, None, "pullback of the decoder")
+    if not isinstance(model, ScoreModel):
+        raise SettingError(f"a {type(model).__name__}", "a score model or a decoder")
+    level = 0.5 * model.frame.data_std if sigma is None else sigma
+    chart = Chart(f"noisy data space of {model.frame.name}", model.frame.dim)
+    return Pullback(
+        lambda y: model.denoise(y, level), chart, None, f"pullback of the denoiser, sigma = {level:g}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
