@@ -176,7 +176,7 @@ def _at_level(model: ScoreModel, x: Tensor, eps: Tensor, probe: Tensor, sigma: f
 
         pulled = vector_jacobian(denoise, y, probe)
         found = kept[-1].detach()
-        claim = sigma**2 * (pulled * probe).mean(dim=-1)
+        claim = sigma**2 * (pulled.detach() * probe).mean(dim=-1)
     else:
         with torch.no_grad():
             found = model.denoise(y, sigma)

@@ -58,7 +58,7 @@ def lens_table(model: ScoreModel, costs: Costs | None, like: torch.Tensor) -> tu
     return (*rows, *_likelihood(model, costs, like))
 
 
-def _took(costs: Costs | None, calls: float) -> float | None:
+def _took(costs: Costs | None, calls: int) -> float | None:
     return None if costs is None else 1e-3 * costs.evaluation.value * calls
 
 
