@@ -144,7 +144,10 @@ def clouds(browser: Browser) -> None:
     for count in (100_000, 1_000_000):
         page = browser.new_page(viewport={"width": 700, "height": 640})
         page.set_content(canvas_with(count), timeout=120_000)
-        page.locator(f".wb-stage[data-drawn='{count}']").wait_for(timeout=120_000, state="attached")
+        page.wait_for_function(
+            "(d => d?.drawn > 9e4 && d.drawn === d.inView)(document.querySelector('.wb-stage')?.dataset)",
+            timeout=120_000,
+        )
         page.get_by_label("zoom in").click()
         times = page.evaluate(PAN, 60)
         show(f"{count:,} points moved, ms a frame", times[5:], 100.0)

@@ -106,7 +106,7 @@ class Host:
 
     def wait(self, timeout: float = 60.0) -> bool:
         """Block until nothing is being computed; False if that took longer."""
-        return all(worker.wait(timeout) for worker in self._workers)
+        return all(worker.wait(float(timeout)) for worker in self._workers)
 
     def close(self) -> None:
         """Stop computing for good."""

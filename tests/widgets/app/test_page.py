@@ -15,6 +15,7 @@ from widgets.app.offer import Offer
 from widgets.app.page import Page
 from widgets.app.tabs import TABS
 from widgets.app.turns import Turns
+from workbench.bench.state import view_text
 from workbench.worlds import load_world
 from workbench.worlds.answers import known_answer
 
@@ -22,6 +23,7 @@ QUICK = '{"world": "v_mixture", "regime": "static", "nodes": 17}'
 
 
 def open_page(**arguments):
+    arguments.setdefault("tab", "paths")
     page = Page(Offer(), Turns(1), {name: [value.encode()] for name, value in arguments.items()})
     assert page.host.wait(120)
     return page
@@ -140,7 +142,7 @@ def test_a_picture_of_ones_own_becomes_an_end():
     ],
 )
 def test_an_address_that_cannot_be_shown_gives_a_sentence_and_the_first_view(state):
-    page = Page(Offer(), Turns(1), {"paths": [state.encode()]})
+    page = Page(Offer(), Turns(1), {"tab": [b"paths"], "paths": [state.encode()]})
     said = page.host.text
     assert said.startswith("Got ")
     assert page.host.wait()
@@ -176,3 +178,50 @@ def test_the_anisotropy_tab_shows_both_architectures():
 def test_every_tab_has_a_title(page):
     assert [name for name, _ in page.rail.names] == [kind.name for kind in TABS]
     assert page.rail.chosen == "paths"
+
+
+BENCH = '{"world": "v_mixture", "lenses": "paths", "nodes": 7, "steps": 6, "background": "none"}'
+
+
+@pytest.fixture
+def bench():
+    made = open_page(tab="bench", bench=BENCH)
+    yield made
+    made.close()
+
+
+def test_the_bench_tab_compares_all_curves(bench):
+    tab = bench.tabs["bench"]
+    assert "straight line" in tab.table.object
+    assert "path, mep" in {curve["name"] for curve in tab.canvas.curves}
+    assert "converged" in tab.badge.object
+    assert "lenses converged" in bench.host.text or "not converged" in bench.host.text
+    tab._tell(tab.session.citations())
+    assert tab.text.object.startswith("@")
+
+
+def test_a_gesture_on_the_bench_is_its_state_and_a_saved_view_is_reopened(bench):
+    tab = bench.tabs["bench"]
+    saved = view_text(tab.bench.state)
+    gesture(bench, "bench", "start", -3.5, 0.5)
+    assert tab.controls["start"].value == "-3.5,0.5"
+    assert "-3.5%2C0.5" in bench.rail.query
+    data = base64.b64encode(saved.encode()).decode()
+    tab.view.file = {"name": "view.yaml", "data": data, "count": 1}
+    assert bench.host.wait(120)
+    assert tab.bench.state.start == ""
+    tab.view.file = {"name": "view.yaml", "data": base64.b64encode(b"- no view").decode(), "count": 2}
+    assert bench.host.text.startswith("Got the uploaded view")
+    assert tab.bench.state.start == ""
+
+
+def test_a_view_cannot_ask_for_the_servers_files_or_devices(bench):
+    tab = bench.tabs["bench"]
+    before = tab.bench.state
+    hostile = view_text(before.but(start="/etc/hostname"))
+    tab.view.file = {"name": "v", "data": base64.b64encode(hostile.encode()).decode(), "count": 1}
+    assert bench.host.text.startswith("Got the point '/etc/hostname'")
+    other = view_text(before.but(device="cuda:7"))
+    tab.view.file = {"name": "v", "data": base64.b64encode(other.encode()).decode(), "count": 2}
+    assert bench.host.wait(120)
+    assert tab.bench.state == before
