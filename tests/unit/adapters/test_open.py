@@ -282,6 +282,7 @@ def test_every_door_opens_a_path(tmp_path):
     start, end = subject.ends()
     assert start.shape == (64,)
     assert_close(start, subject.point("0"), rtol=0, atol=0)
+    assert float(start.abs().max()) <= 1.0
     assert not torch.equal(start, end)
     assert any("found by trial" in note for note in subject.frame.notes)
     (tmp_path / "mine" / "workbench.json").write_text('{"kind": "diffusers", "name": "other"}')
