@@ -316,7 +316,7 @@ def space_of(state: FisherState) -> Space:
     plane = plane_of(state)
     space = open_space("slice", plane=plane.metric(), device=plane.corners.device)
     centre = space.point(state.middle, torch.full_like(space.start, 0.5)).tolist()
-    window = Window(space.x, space.y).zoomed(*centre, max(0, state.zoom))
+    window = Window(space.x, space.y).zoomed(centre[0], centre[1], max(0, state.zoom))
     low = space.start.new_tensor([window.x[0], window.y[0]])
     size = space.start.new_tensor([window.x[1] - window.x[0], window.y[1] - window.y[0]])
     ends = {"start": low + size * space.start, "end": low + size * space.end}

@@ -211,6 +211,9 @@ def open_slice(
         SettingError: If a name means nothing, or the corners are not three.
     """
     subject = open_subject(model=model, device=device, dtype=dtype)
+    opened = subject.model
+    if not isinstance(opened, ScoreModel):
+        raise SettingError(f"{model}, an energy without noise levels", "a generative model", "model='digits'")
     picture = subject.shown
     reader = None
     if judge or picture.name in ("digits", "fashion"):
@@ -222,9 +225,9 @@ def open_slice(
             raise SettingError(f"the corners {corners!r}", "three points with semicolons between", "'0;1;2'")
         if latents == "noise":
             with torch.no_grad():
-                named = flow_of(subject.model, steps).invert(named)
+                named = flow_of(opened, steps).invert(named)
     return latent_slice(
-        subject.model,
+        opened,
         None if reader is None else reader.features,
         corners=named,
         latents=latents,
