@@ -33,6 +33,7 @@ OTHER = [
     (torch.ones(3), torch.ones(3) + 1e-6),
     (torch.arange(3.0), torch.arange(3.0, dtype=torch.float64)),
     (torch.zeros(2, 3), torch.zeros(3, 2)),
+    (torch.zeros(2, dtype=torch.int64), torch.zeros(2, dtype=torch.float64)),  # equal bytes
     (1, 1.0),
     (1, "1"),
     (("ab", "c"), ("a", "bc")),
