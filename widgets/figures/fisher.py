@@ -5,6 +5,7 @@ Ellipses are the steps of equal metric length: long where the metric is small. P
 metric are left blank, never clipped. Distances in a chart mislead; what counts is printed: metric lengths.
 """
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
@@ -98,6 +99,7 @@ def map_figure(
     if chart.dim != 2:
         return sentence(f"a map needs two coordinates; this chart has {chart.dim}", theme=look)
     drawing = go.Figure()
+    field = None if field is None else _on_cpu(field)
     window = field.window if field is not None else _window(source)  # type: ignore[arg-type]
     if field is not None:
         _add_field(drawing, field, reading, look)
@@ -128,6 +130,13 @@ def map_figure(
         width=width,
         height=height or SIZES.map_height,
     )
+
+
+def _on_cpu(field: MetricField) -> MetricField:
+    """The same field where pictures are made."""
+    values = {part.name: getattr(field, part.name) for part in dataclasses.fields(field)}
+    moved = {name: value.detach().cpu() for name, value in values.items() if isinstance(value, Tensor)}
+    return dataclasses.replace(field, **moved)
 
 
 def step_of(field: MetricField) -> float:
@@ -242,7 +251,7 @@ def _add_ellipses(drawing: go.Figure, field: MetricField, count: int, look: Them
 
 def _add_boundary(drawing: go.Figure, field: MetricField, labels: Tensor, look: Theme) -> None:
     rows, columns = labels.shape
-    y, x = find_boundary(labels).nonzero(as_tuple=True)
+    y, x = find_boundary(labels.cpu()).nonzero(as_tuple=True)
     window = field.window
     drawing.add_scatter(
         x=_listed(window.x[0] + (window.x[1] - window.x[0]) * (x.double() + 0.5) / (columns - 1)),
