@@ -17,6 +17,7 @@ from widgets.figures.conda import along_of, colours_of, films_figure, loss_figur
 from widgets.figures.status import sentence, status_line
 from widgets.scheduling import Outcome, Scheduler, Speed, sentence_of
 from widgets.sessions.conda import CondaAnswer, CondaScene, CondaSession, CondaState, Render
+from widgets.sessions.conda_scene import CondaRun, open_scene, run_names
 from widgets.theme import theme_of
 from workbench.conda.lifts import WEIGHTS
 from workbench.errors import WorkbenchError
@@ -36,14 +37,15 @@ class ConDAExplorer(ipywidgets.VBox):
     `state`, `selection`, `result` and `films` can be read from code, the first two also set.
 
     Args:
-        fit: The embedding, or a scene with its frames.
+        fit: The embedding, a scene with its frames, or the name or path of frames ("wake" takes half a
+            minute): model, latents and map are then made with the parameters of the notebook `40_conda`.
         render: Latents (n, latent dim) and the variables that follow them, or None -> frames (n, dim).
         frames: The frames, shape (count, dim), for pictures under the pointer.
         shape: Shape of one frame.
         value_range: Values of black and white.
         name: Of the data, in words.
         theme: "light" or "dark".
-        settings: Entries of `CondaState`, e.g. k=5, weights="tapered".
+        settings: Entries of `CondaState`, e.g. k=5, weights="tapered", and of `CondaRun` for frames by name.
 
     Raises:
         SettingError: For an unknown name or setting.
@@ -57,7 +59,7 @@ class ConDAExplorer(ipywidgets.VBox):
 
     def __init__(
         self,
-        fit: CondaFit | CondaScene,
+        fit: CondaFit | CondaScene | str = "wake",
         *,
         render: Render | None = None,
         frames: Tensor | None = None,
@@ -68,9 +70,15 @@ class ConDAExplorer(ipywidgets.VBox):
         **settings: Any,
     ) -> None:
         self._look = theme_of(theme)
-        scene = (
-            fit if isinstance(fit, CondaScene) else CondaScene(fit, frames, shape, render, name, value_range)
-        )
+        self.run: CondaRun | None = None
+        if isinstance(fit, str):
+            asked = {key: settings.pop(key) for key in run_names() & set(settings)}
+            self.run = read_values(CondaRun, {"frames": fit, **asked})
+            scene = open_scene(self.run)
+        elif isinstance(fit, CondaScene):
+            scene = fit
+        else:
+            scene = CondaScene(fit, frames, shape, render, name, value_range)
         self.session = CondaSession(scene, read_values(CondaState, settings))
         self._syncing = False
         self.status = StatusBar(lambda: self.cancel(), theme=self._look)
@@ -90,11 +98,9 @@ class ConDAExplorer(ipywidgets.VBox):
         )
         super().__init__(self._rows(), layout=ipywidgets.Layout(width="100%", max_width="1080px"))
         self.state = self.session.state
-        self.canvas.show(**self.session.ground(self._look), **self.session.handles(), **self._drawn())
-        self.losses.show(loss_figure(scene.fit, theme=self._look, width=530))
         self.observe(self._restated, "state")
         self.observe(self._reselected, "selection")
-        self._submit("full")
+        self._first_look()
 
     # -- reading and setting
 
@@ -111,16 +117,29 @@ class ConDAExplorer(ipywidgets.VBox):
         return {} if answer is None else answer.films
 
     def to_parameters(self) -> str:
-        """The state as the text of a parameters cell."""
-        return write_cell(self.state)
+        """The parameters cell of the notebook `40_conda`, for frames by name; else that of the state."""
+        return write_cell(self.state if self.run is None else self.run)
 
     def from_parameters(self, cell: str | Mapping[str, Any]) -> None:
-        """Show what a parameters cell asks for.
+        """Show what a parameters cell asks for: another scene for one of `40_conda`, else another state.
 
         Raises:
             SettingError: If it is no parameters cell, or holds an unknown name.
         """
-        self.state = read_cell(CondaState, cell) if isinstance(cell, str) else read_values(CondaState, cell)
+        if self.run is None:
+            text = isinstance(cell, str)
+            self.state = read_cell(CondaState, cell) if text else read_values(CondaState, cell)
+            return
+        run = read_cell(CondaRun, cell) if isinstance(cell, str) else read_values(CondaRun, cell)
+        if run == self.run:
+            return
+        self.session = CondaSession(open_scene(run), self.state.but(anchors="", colour=""))
+        self.run = run
+        self.selection = ()
+        self._build_controls()
+        self.children = self._rows()
+        self.state = self.session.state
+        self._first_look()
 
     def export(self, path: str) -> str:
         """Write the curve and its films: .npz, .gif or .mp4.
@@ -213,6 +232,14 @@ class ConDAExplorer(ipywidgets.VBox):
             self.picked,
             self.chosen,
         ]
+
+    def _first_look(self) -> None:
+        """Show the frames and ask for the first answer."""
+        self.answer = None
+        self.canvas.show(**self.session.ground(self._look), **self.session.handles(), **self._drawn())
+        self.losses.show(loss_figure(self.session.scene.fit, theme=self._look, width=530))
+        self._show_controls(self.session.state)
+        self._submit("full")
 
     def _show_controls(self, state: CondaState) -> None:
         self._syncing = True

@@ -142,40 +142,32 @@ class _MeanLevel(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a: Tensor, b: Tensor, tau: Tensor, similarity: str, chunk: int) -> Tensor:  # type: ignore[override]
         scale = tau[..., None, None]
-        sizes = b.square().sum(-1)[..., None, :] if similarity == "euclidean" else None
-        wanted = any(ctx.needs_input_grad[:3])
-        total = torch.zeros_like(tau)
-        near, mass, back = [], torch.zeros_like(b[..., 0]), torch.zeros_like(b)
-        mean_size = torch.zeros_like(tau)
-        for rows in a.split(chunk, dim=-2):
-            if sizes is None:
-                table = (rows / scale) @ b.mT
-            else:
-                table = (rows * (2.0 / scale)) @ b.mT
-                table -= sizes / scale
-            top = table.amax(dim=-1, keepdim=True)
-            table.sub_(top).exp_()
-            sums = table.sum(dim=-1, keepdim=True)
-            total = total + (top + sums.log()).sum((-1, -2))
-            if wanted:
-                table.div_(sums)
-                near.append(table @ b)
-                back += table.mT @ rows
-                if sizes is not None:
-                    weight = table.sum(dim=-2)
-                    mass += weight
-                    mean_size += (weight * sizes[..., 0, :]).sum(-1)
+        euclidean = similarity == "euclidean"
+        sizes = b.square().sum(-1, keepdim=True)
+        one = torch.ones_like(a[..., :1])
+        # -|a - b|^2 = 2<a, b> - |b|^2 - |a|^2: one more column makes it one product, and |a|^2 cancels
+        left = torch.cat([a * (2.0 / scale), one / scale], dim=-1) if euclidean else a / scale
+        right = torch.cat([b, -sizes], dim=-1) if euclidean else b
+        weighed, wanted = torch.cat([a, one], dim=-1), any(ctx.needs_input_grad[:3])
+        total, near, back = torch.zeros_like(tau), [], torch.zeros_like(torch.cat([b, sizes], dim=-1))
+        for rows, partners in zip(left.split(chunk, dim=-2), weighed.split(chunk, dim=-2), strict=True):
+            table = rows @ right.mT
+            share = torch.softmax(table, dim=-1)  # its largest entry is one over the sum of exponentials
+            total = total + (table.amax(dim=-1) - share.amax(dim=-1).log()).sum(-1)
+            if wanted:  # few columns: the transposed products are several times faster
+                near.append((b.mT @ share.mT).mT)
+                back += (partners.mT @ share).mT
         n = a.shape[-2]
-        if sizes is not None:
+        if euclidean:
             total = total - (a.square().sum(-1) / tau[..., None]).sum(-1)
         if wanted:
-            mean = torch.cat(near, dim=-2)
-            if sizes is None:
+            mean, back, mass = torch.cat(near, dim=-2), back[..., :-1], back[..., -1:]
+            if euclidean:
+                grad_a, grad_b = 2.0 * (mean - a) / scale, 2.0 * (back - mass * b) / scale
+                energy = (2.0 * a * mean - a.square()).sum((-1, -2)) - (mass * sizes).sum((-1, -2))
+            else:
                 grad_a, grad_b = mean / scale, back / scale
                 energy = (a * mean).sum((-1, -2))
-            else:
-                grad_a, grad_b = 2.0 * (mean - a) / scale, 2.0 * (back - mass[..., None] * b) / scale
-                energy = 2.0 * (a * mean).sum((-1, -2)) - mean_size - a.square().sum((-1, -2))
             ctx.save_for_backward(grad_a / n, grad_b / n, -energy / (n * tau.square()))
         return total / n
 

@@ -1,6 +1,7 @@
 """The view of contrastive maps without a browser: drag, select and save, and read what is shown."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import imageio.v3 as imageio
 import imageio_ffmpeg
@@ -11,11 +12,15 @@ from torch.testing import assert_close
 
 from tests.oracles import conda as oracle
 from widgets.canvas.scene import Gesture
+from widgets.cells import read_cell
 from widgets.sessions.conda import CondaScene, CondaSession, CondaState
+from widgets.sessions.conda_scene import CondaRun
 from widgets.theme import theme_of
 from widgets.views import VIEWS, ConDAExplorer
 from workbench.conda.context import make_context
 from workbench.errors import SettingError, ShapeError
+from workbench.headless.catalog import open_notebook
+from workbench.headless.parameters import declared
 from workbench.lenses.conda import fit_conda
 
 
@@ -226,3 +231,29 @@ def test_a_million_frames_are_a_cloud_with_levels_of_detail(turning):
     assert len(traits["cloud_points"]) == 8_000_000
     assert len(traits["cloud_labels"]) == 1_000_000
     assert session.after(Gesture("move", "c1", 0.1, 0.2, 1)) == "coarse"
+
+
+def test_frames_by_name_are_opened_with_the_parameters_of_the_notebook():
+    view = ConDAExplorer("wake", iterations=20, restarts=1, batch=48, steps=3, solver="ddim")
+    assert view.wait()
+    assert view.session.scene.shape[-2:] == (30, 50)
+    assert view.films["curve, lifted"].shape == (33, 1500)
+    cell = view.to_parameters()
+    assert read_cell(CondaRun, cell) == view.run
+    frames = len(view.session.coords)
+    view.from_parameters(cell.replace("gap: int = 6", "gap: int = 8"))
+    assert view.wait()
+    assert len(view.session.coords) < frames
+    assert view.canvas.clouds[0]["count"] == len(view.session.coords)
+    view.close()
+
+
+def test_the_notebook_has_the_same_parameters_and_defaults():
+    path = Path(__file__).parents[3] / "notebooks" / "40_conda.ipynb"
+    found = {p.name: p.default for p in declared(open_notebook(path)).parameters}
+    assert found == asdict(CondaRun())
+
+
+def test_unknown_flows_are_refused_with_those_there_are():
+    with pytest.raises(SettingError, match="one of Re 60"):
+        ConDAExplorer("wake", condition="Re 1000")
