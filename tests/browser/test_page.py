@@ -152,7 +152,9 @@ def test_a_view_of_all_lenses_is_saved_by_a_gesture_and_run_without_a_browser(vi
     shoot("page-bench-light")
 
 
-@pytest.mark.parametrize("tab", ["bench", "paths", "fisher", "anisotropy"])
+@pytest.mark.parametrize(
+    "tab", ["bench", "paths", "fisher", "anisotropy", pytest.param("conda", marks=pytest.mark.slow)]
+)
 def test_a_phone_shows_every_tab_without_scrolling_sideways_and_every_control_has_a_name(
     visit, page, shoot, tab
 ):

@@ -24,6 +24,8 @@ from workbench.worlds import WORLDS
 from workbench.zoo import MODELS
 
 LARGEST = {
+    "k": 200,
+    "rank": 64,
     "nodes": 257,
     "steps": 200,
     "gamma": 30.0,

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 from widgets.app.host import Host
 from widgets.app.tabs.anisotropy import AnisotropyTab
 from widgets.app.tabs.bench import BenchTab
+from widgets.app.tabs.conda import CondaTab
 from widgets.app.tabs.fisher import FisherTab
 from widgets.app.tabs.paths import PathsTab
 
@@ -31,6 +32,6 @@ class Tab(Protocol):
         ...
 
 
-TABS: tuple[type[Tab], ...] = (BenchTab, PathsTab, FisherTab, AnisotropyTab)
+TABS: tuple[type[Tab], ...] = (BenchTab, PathsTab, FisherTab, AnisotropyTab, CondaTab)
 
-__all__ = ["TABS", "AnisotropyTab", "BenchTab", "FisherTab", "PathsTab", "Tab"]
+__all__ = ["TABS", "AnisotropyTab", "BenchTab", "CondaTab", "FisherTab", "PathsTab", "Tab"]

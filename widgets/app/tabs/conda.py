@@ -1,0 +1,191 @@
+"""The tab of the contrastive lens: curves through the frames of a flow, rendered on the way."""
+
+import threading
+from typing import Any
+
+import panel as pn
+import torch
+
+from widgets.app.host import FigurePane, Host
+from widgets.app.inputs import SIDE, Slider
+from widgets.app.link import differences
+from widgets.app.offer import bearable
+from widgets.canvas.panel import PageCanvas
+from widgets.canvas.scene import Gesture
+from widgets.cells import read_values, write_cell
+from widgets.facts import facts_table
+from widgets.figures.conda import along_of, colours_of, films_figure, support_figure
+from widgets.figures.status import status_line
+from widgets.scheduling import Outcome, Progress, Speed
+from widgets.sessions.conda import CondaAnswer, CondaScene, CondaSession, CondaState
+from widgets.sessions.conda_scene import open_scene
+from workbench.conda.lifts import WEIGHTS
+from workbench.errors import WorkbenchError
+
+_opening = threading.Lock()
+_opened: list[CondaScene] = []
+
+
+def wake_scene(progress: Progress) -> CondaScene:
+    """The scene of the shipped wake, which all visitors share: made once, about half a minute."""
+    with _opening:
+        if not _opened:
+            with torch.enable_grad():  # the map is trained; workers record no gradients otherwise
+                _opened.append(open_scene(progress=progress))
+        return _opened[0]
+
+
+class CondaTab:
+    """Curves in a contrastive map.
+
+    Args:
+        host: The page's services.
+        values: Entries of the state, from outside; None for a first look.
+    """
+
+    name, title = "conda", "ConDA"
+
+    def __init__(self, host: Host, values: dict[str, Any] | None) -> None:
+        self.host = host
+        self.state = read_values(CondaState, bearable(values or {}))
+        self.session: CondaSession | None = None
+        self.answer: CondaAnswer | None = None
+        self._selected = torch.zeros(0, dtype=torch.long)
+        self.canvas = PageCanvas(theme=host.look.name, sizing_mode="stretch_width", max_width=680)
+        self.canvas.on_gesture(self._gestured)
+        self.canvas.param.watch(self._lassoed, "lasso")
+        self.film, self.support, self.chosen = FigurePane(), FigurePane(), FigurePane()
+        self.facts, self.picked = (pn.pane.HTML("", sizing_mode="stretch_width") for _ in range(2))
+        self.controls: dict[str, Any] = {
+            "kind": pn.widgets.Select(label="curve", options=["spline", "line", "arc"], width=SIDE),
+            "colour": pn.widgets.Select(label="colour by", options=[""], width=SIDE),
+            "weights": pn.widgets.Select(label="weights of the lift", options=list(WEIGHTS), width=SIDE),
+            "k": Slider(host.look, "neighbours k", value=8, start=1, end=64, step=1),
+            "steps": Slider(host.look, "points", value=33, start=5, end=121, step=4),
+        }
+        self.cancel = pn.widgets.Button(label="Cancel")
+        self.copy = pn.widgets.Button(label="Copy as parameters")
+        self.parameters = pn.pane.Str("", visible=False, styles={"overflow-x": "auto", "max-width": "100%"})
+        self._syncing = False
+        self._scheduler = host.scheduler(self._solve, self._deliver, lambda: self._rest())
+        for control in self.controls.values():
+            control.param.watch(self._controlled, "value")
+        self.cancel.on_click(lambda _: self._scheduler.cancel())
+        self.copy.on_click(self._copied)
+        self.side = [*self.controls.values(), pn.Row(self.cancel, self.copy), self.parameters, self.facts]
+        self.main = pn.Column(
+            self.canvas, self.picked, self.film, self.support, self.chosen,
+            sizing_mode="stretch_width", margin=0,
+        )  # fmt: skip
+        self._show_state()
+        self._submit("full")
+
+    def values(self) -> dict[str, Any]:
+        """What a reload needs."""
+        return differences(self.state)
+
+    def _show_state(self) -> None:
+        self._syncing = True
+        try:
+            if self.session is not None:
+                self.controls["colour"].options = list(colours_of(self.session.scene.fit))
+            for name, control in self.controls.items():
+                if name != "colour" or self.session is not None:
+                    control.value = getattr(self.state, name)
+        finally:
+            self._syncing = False
+        self.host.remember(self.name, self.values())
+
+    def _controlled(self, event: Any) -> None:
+        if self._syncing or self.session is None:
+            return
+        name = next(name for name, control in self.controls.items() if control is event.obj)
+        value = int(event.new) if name in ("k", "steps") else event.new
+        try:
+            self.session.take(self.state.but(**{name: value}))
+        except WorkbenchError as error:
+            self.host.fail(error)
+            return
+        self.state = self.session.state
+        if name == "colour":
+            self.canvas.show(**self.session.ground(self.host.look))
+        self._show_state()
+        self._submit("full")
+
+    def _gestured(self, gesture: Gesture) -> None:
+        if self.session is None:
+            return
+        try:
+            speed = self.session.after(gesture)
+        except (WorkbenchError, LookupError) as error:
+            self.host.fail(error)
+            return
+        if speed is None:
+            return
+        self.state = self.session.state
+        if speed == "full":
+            self.canvas.show(**self.session.handles())
+            self._show_state()
+        self._submit(speed)
+
+    def _lassoed(self, event: Any) -> None:
+        session = self.session
+        if session is None:
+            return
+        self._selected = rows = session.enclosed(event.new)
+        self.canvas.show(**session.curve_traits(self.answer, self.host.look, rows))
+        self.picked.object = facts_table([("selection", session.selection_text(rows))], self.host.look)
+        scene = session.scene
+        if len(rows) and scene.frames is not None and scene.pictures:
+            near = session.nearest_to(rows)
+            figure = films_figure(
+                {"selected": scene.frames[near]}, scene.shape, times=scene.fit.context.times[near],
+                value_range=scene.value_range, theme=self.host.look,
+                title="Frames of the selection, nearest to its middle first",
+            )  # fmt: skip
+            self.chosen.show(figure)
+
+    def _copied(self, _: Any) -> None:
+        self.parameters.object = self.canvas.clip = write_cell(self.state)
+        self.parameters.visible = True
+
+    def _submit(self, speed: Speed) -> None:
+        self.canvas.show(busy=True, note="")
+        if speed == "full":
+            self.host.busy()
+        self._scheduler.submit(self.state, speed)
+
+    def _solve(self, state: CondaState, speed: Speed, cancel: threading.Event, progress: Progress) -> Any:
+        session = self.session or CondaSession(wake_scene(progress), state)
+        return session, session.solve(session.filled(state), speed, cancel, progress)
+
+    def _deliver(self, outcome: Outcome) -> None:
+        if outcome.error:
+            self.host.fail(outcome.error)
+            return
+        session, self.answer = outcome.value
+        answer, look = outcome.value[1], self.host.look
+        if self.session is None:
+            self.session, self.state = session, session.state
+            self.canvas.show(**session.ground(look), **session.handles())
+            self._show_state()
+        self.canvas.show(**session.curve_traits(answer, look, self._selected))
+        self.canvas.note = answer.path.lifted.warning
+        self.facts.object = facts_table(session.facts(answer), look)
+        if answer.speed == "coarse":
+            return
+        self.support.show(support_figure(answer.path, theme=look))
+        scene = session.scene
+        if answer.films:
+            figure = films_figure(
+                answer.films, scene.shape, times=answer.path.times, along=along_of(answer.path),
+                off_support=answer.path.lifted.off_support, value_range=scene.value_range, theme=look, width=900,
+            )  # fmt: skip
+            self.film.show(figure)
+        report = scene.fit.report
+        notes = [*report.warnings, *answer.path.report.warnings]
+        kind = "idle" if report.converged and not notes else "warning"
+        self.host.say("<br>".join([status_line(report, scene.fit.provenance), *notes]), kind)
+
+    def _rest(self) -> None:
+        self.canvas.busy = False
