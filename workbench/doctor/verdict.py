@@ -21,7 +21,7 @@ from workbench.models import ScoreModel
 from workbench.sampling import sample
 from workbench.types import Points
 
-EXCESS, DISAGREEMENT, OVERSHOOT = 1.3, 2.5, 1.3
+EXCESS, DISAGREEMENT, OVERSHOOT = 1.4, 2.5, 1.3
 """Above any of these a calibration is suspicious: error over bound, error against claim, push."""
 GROSS = 3.0
 """Times the above: a fault even where no other reading explains it."""
@@ -118,7 +118,7 @@ def _calibrated(model: ScoreModel, clean: Points | None, seed: int) -> Calibrati
 def _best(
     model: ScoreModel,
     data: Points | None,
-    drawn: Points | None,
+    drawn: Tensor | None,
     declared: Calibration | None,
     count: int,
     like: Tensor,
@@ -147,7 +147,7 @@ def _best(
     return best
 
 
-def _scalings(model: ScoreModel, data: Points | None, drawn: Points | None, *, odd: bool) -> list[Reading]:
+def _scalings(model: ScoreModel, data: Points | None, drawn: Tensor | None, *, odd: bool) -> list[Reading]:
     """The reading with the data scaled, and shifted, to the spread and mean of the model's samples."""
     if data is None or drawn is None:
         return []
@@ -195,9 +195,9 @@ def _fitting(declared: Calibration | None, data: Points | None, guided: bool) ->
     )
 
 
-def _scales(data: Points | None, drawn: Points | None) -> tuple[Finding, ...]:
+def _scales(data: Points | None, drawn: Tensor | None) -> tuple[Finding, ...]:
     if data is None:
-        return (Finding("scale", "not checked", "needs data of the user's own", "--data PATH"),)
+        return (Finding("scale", "not checked", "seen only beside real data", "data=... (--data PATH)"),)
     if drawn is None:
         return (Finding("scale", "not checked", "there are no finite samples to compare the data with"),)
     spread, own = _moments(data)[1], _moments(drawn)[1]
@@ -224,7 +224,7 @@ def _unnamed(declared: Calibration | None, data: Points | None) -> tuple[Finding
     return first, clock, *(_scales(data, None) if data is None else ())
 
 
-def _sampled(model: ScoreModel, drawn: Points | None) -> Finding:
+def _sampled(model: ScoreModel, drawn: Tensor | None) -> Finding:
     """Whether samples are finite, and how they lie to what the frame declares."""
     frame = inner_of(model).frame
     if drawn is None:
