@@ -76,9 +76,8 @@ def strip_figure(
     )
     return dress(
         drawing,
-        title=f"{strip.line} at equal steps of {strip.metric}",
-        subtitle=f"{frames} samples, metric steps even to {100 * (strip.evenness - 1):.1f} %; "
-        "bars: Euclidean steps, dotted their mean",
+        title=f"Along the {strip.line} at equal metric steps",
+        subtitle=f"{strip.metric}; steps even to {100 * (strip.evenness - 1):.1f} %; bars: Euclidean steps",
         theme=look,
         width=width or SIZES.width,
         height=SIZES.strip_height + 40,

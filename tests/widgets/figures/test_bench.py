@@ -137,7 +137,8 @@ def test_the_strip_has_a_bar_for_each_step():
     assert list(drawing.data[0].y) == pytest.approx(strip.plain.tolist())
     assert list(drawing.data[0].customdata) == pytest.approx(strip.steps.tolist())
     assert len(drawing.layout.images) == 5
-    assert "equal steps of Euclidean" in drawing.layout.title.text
+    assert "equal metric steps" in drawing.layout.title.text
+    assert "Euclidean" in drawing.layout.title.subtitle.text
 
 
 def test_points_have_no_strip(view):
