@@ -3,10 +3,13 @@
 import pytest
 import torch
 
+from workbench.conda.consistency import linear_r2
 from workbench.conda.context import make_context
 from workbench.conda.gaps import hide_gaps, measure_gaps
 from workbench.errors import ShapeError
-from workbench.inversions import encode, given_each
+from workbench.inversions import decode, encode, given_each
+from workbench.lenses.conda import fit_conda, trace
+from workbench.models import Frame
 from workbench.rendering import condition_along, render_gaps, render_path
 from workbench.worlds import GaussianMixture
 from workbench.zoo import load_model
@@ -62,3 +65,55 @@ def test_hidden_frames_are_scored_in_their_own_space():
     assert len(found.per_gap["lerp_z"]) == int(score.gaps.max()) + 1
     with pytest.raises(ShapeError, match=r"^got 3 frames of 160 latents"):
         render_gaps(world, latent, score, x[:3])
+
+
+class Empirical:
+    """The exact denoiser of a finite set of frames, each widened by a small normal law."""
+
+    def __init__(self, frames: torch.Tensor, width: float) -> None:
+        self.frames, self.width = frames, width
+        self.frame = Frame("frames", (frames.shape[1],), 0.02, 15.0)
+
+    def denoise(self, y: torch.Tensor, sigma) -> torch.Tensor:
+        total = self.width**2 + torch.as_tensor(sigma).square()
+        distance = torch.cdist(y, self.frames).square()
+        near = torch.softmax(-0.5 * distance / total, dim=1) @ self.frames
+        return near + self.width**2 / total * (y - near)
+
+
+@pytest.mark.slow
+def test_a_line_in_the_map_goes_straight_where_a_line_of_latents_does_not():
+    """A blob at two known coordinates: frames between two positions, rendered from the map and without it."""
+    draw = torch.Generator().manual_seed(0)
+    where = 0.15 + 0.7 * torch.rand(700, 2, generator=draw)
+    grid = (torch.arange(16) + 0.5) / 16
+
+    def blobs(centre: torch.Tensor) -> torch.Tensor:
+        dx, dy = (grid - centre[:, i, None] for i in (0, 1))
+        return torch.exp(-0.5 * (dx[:, None].square() + dy[:, :, None].square()) / 0.1**2).flatten(1)
+
+    def found_at(pictures: torch.Tensor) -> torch.Tensor:
+        mass = (pictures * spread + mean).reshape(-1, 16, 16).clamp_min(0) ** 2
+        mass = mass / mass.sum((1, 2), keepdim=True)
+        return torch.stack([(mass.sum(1) * grid).sum(1), (mass.sum(2) * grid).sum(1)], dim=1)
+
+    pictures = blobs(where)
+    mean, spread = pictures.mean(0), pictures.std()
+    x = (pictures - mean) / spread
+    model = Empirical(x, 0.1)
+    latent = encode(model, x, solver="heun", steps=30)
+    fit = fit_conda(
+        latent.points, where, positives="delta", delta=0.1, dim=2, iterations=800, batch=256, restarts=2,
+        generator=draw,
+    )  # fmt: skip
+    assert linear_r2(fit.points, where) > 0.97
+    corner, far = (int((where - goal).square().sum(1).argmin()) for goal in (0.2, 0.8))
+    path = trace(fit, [corner, far], kind="line", steps=9)
+    share = torch.linspace(0, 1, 9)[1:-1, None]
+    target = torch.lerp(where[corner], where[far], share)
+    errors = [
+        (found_at(decode(model, latent.with_joined(z[1:-1])).points) - target).norm(dim=1).mean()
+        for z in (path.latents, path.lerp_z)
+    ]
+    assert float(errors[0]) < 0.05
+    assert float(errors[1]) > 3 * float(errors[0])
