@@ -36,6 +36,10 @@ LARGEST = {
     "sites": 200,
     "size": 5,
     "level": 999,
+    "resolution": 64,
+    "flow_steps": 64,
+    "zoom": 60,
+    "seed": 2**62,
     "probe_std": 100.0,
     "guidance": 100.0,
     "sigma": 1e4,
@@ -136,6 +140,23 @@ class Offer:
                 raise SettingError("a picture that the server does not know any more", "an uploaded one")
             if text not in subject.given and not _is_numbers(text):
                 raise SettingError(f"the point {text!r}", _expected(subject), repr(subject.start))
+
+    def check_slice(self, state: Any) -> None:
+        """Refuse a slice of a model that is not offered, or one that files of the server span.
+
+        Args:
+            state: Anything with `model` and `corners`.
+
+        Raises:
+            SettingError: If it names one.
+        """
+        if state.model not in self._models:
+            raise SettingError(
+                f"the model {state.model!r}", f"one of {', '.join(self.models)}", self.models[0]
+            )
+        for text in state.corners.split(";"):
+            if not _is_numbers(text.strip()):
+                raise SettingError(f"the corner {text!r}", "a number of a sample, or coordinates", "0;1;2")
 
     def _known(self, subject: Subject) -> Subject:
         """A subject among whose points are the uploaded pictures."""

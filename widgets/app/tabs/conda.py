@@ -179,7 +179,8 @@ class CondaTab:
         if answer.films:
             figure = films_figure(
                 answer.films, scene.shape, times=answer.path.times, along=along_of(answer.path),
-                off_support=answer.path.lifted.off_support, value_range=scene.value_range, theme=look, width=900,
+                off_support=answer.path.lifted.off_support, value_range=scene.value_range, theme=look,
+                width=900,
             )  # fmt: skip
             self.film.show(figure)
         report = scene.fit.report

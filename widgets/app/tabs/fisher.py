@@ -34,7 +34,8 @@ class FisherTab:
     def __init__(self, host: Host, values: dict[str, Any] | None) -> None:
         self.host = host
         state = read_values(FisherState, bearable(values or {}))
-        self.session = FisherSession(state)
+        host.offer.check_slice(state)
+        self.session = FisherSession(state, host.offer.path_of)
         self.session.take(state)
         self.canvas = PageCanvas(theme=host.look.name, sizing_mode="stretch_width", max_width=680)
         self.canvas.on_gesture(self._gestured)
@@ -43,6 +44,7 @@ class FisherTab:
         readings = {words: key for key, words in READINGS.items() if key != "residual"}
         self.controls: dict[str, Any] = {
             "space": pn.widgets.Select(label="space", options=list(SPACES), width=SIDE),
+            "model": pn.widgets.Select(label="model", options=list(host.offer.models), width=SIDE),
             "reading": pn.widgets.Select(label="colour", options=readings, width=SIDE),
             "start": pn.widgets.TextInput(label="start", placeholder="the space's own", width=SIDE),
             "end": pn.widgets.TextInput(label="end", placeholder="the space's own", width=SIDE),
@@ -77,6 +79,7 @@ class FisherTab:
                 control.value = getattr(self.session.state, name)
         finally:
             self._syncing = False
+        self.controls["model"].visible = self.session.state.space == "slice"
         self.host.remember(self.name, self.values())
 
     def _controlled(self, event: Any) -> None:
@@ -95,6 +98,7 @@ class FisherTab:
         try:
             state = make()
             bearable(dataclasses.asdict(state))
+            self.host.offer.check_slice(state)
             self.session.take(state)
         except WorkbenchError as error:
             self.host.fail(error)
@@ -105,7 +109,9 @@ class FisherTab:
         self._submit(speed)
 
     def _copied(self, _: Any) -> None:
-        self.parameters.object = self.canvas.clip = write_cell(self.session.state)
+        state = self.session.state
+        own = state.but(model=self.host.offer.path_of(state.model))
+        self.parameters.object = self.canvas.clip = write_cell(own)
         self.parameters.visible = True
 
     def _submit(self, speed: Speed) -> None:
