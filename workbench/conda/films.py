@@ -8,6 +8,7 @@ References:
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -108,7 +109,7 @@ def save_film(
 
 def _arrays(
     films: Mapping[str, Tensor], shape: tuple[int, ...], arrays: Mapping[str, Tensor]
-) -> dict[str, np.ndarray]:
+) -> dict[str, Any]:
     made = {f"film {name}": film for name, film in films.items()} | dict(arrays)
     return {name: value.detach().cpu().numpy() for name, value in made.items()} | {"shape": np.array(shape)}
 

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 from torch import Tensor
 
 from workbench.checks import check_choice, check_count, check_number, check_switch
@@ -69,7 +69,7 @@ class NeighbourIndex:
         self.points = points.detach().cpu()
         self._tree = None
         if points.shape[1] <= _TREE:
-            self._tree = cKDTree(self.points.double().numpy())
+            self._tree = KDTree(self.points.double().numpy())
         self.spacing = self._usual_spacing() if spacing is None else spacing
         self._ranks: dict[int, int] = {}
 
