@@ -6,6 +6,7 @@ It knows no host. A notebook's view and a page's both hold one, so that they com
 import dataclasses
 import functools
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,14 +138,16 @@ class FisherSession:
 
     Args:
         state: What to look at.
+        path_of: Where the model of that name lies.
 
     Raises:
         SettingError: For an unknown space or reading.
     """
 
-    def __init__(self, state: FisherState) -> None:
+    def __init__(self, state: FisherState, path_of: Callable[[str], str] = str) -> None:
+        self._path_of = path_of
         self.state = state
-        self.space = space_of(state)
+        self.space = self._space(state)
         self._fields: dict[tuple, MetricField] = {}
         self._lock = threading.Lock()
 
@@ -154,7 +157,7 @@ class FisherSession:
         Raises:
             SettingError: If it names no space or no point; the session is then left as it was.
         """
-        space = space_of(state)
+        space = self._space(state)
         for text in (state.start, state.end):
             space.point(text, space.start)
         self.state, self.space = state, space
@@ -172,7 +175,7 @@ class FisherSession:
         self, state: FisherState, speed: Speed, cancel: threading.Event, progress: Progress
     ) -> FisherAnswer:
         """Find the geodesics that a state asks for."""
-        space = space_of(state)
+        space = self._space(state)
         field = self._field(space, state, speed)
         sliced = state.space == "slice"
         metric = interpolated_metric(field) if sliced else space.metric
@@ -190,11 +193,17 @@ class FisherSession:
             own = float(curve_length(space.metric, result.shortest.curve.points))
         return FisherAnswer(state, speed, space, field, result, own)
 
+    def _space(self, state: FisherState) -> Space:
+        return space_of(dataclasses.replace(state, model=self._path_of(state.model)))
+
+    def _plane(self, state: FisherState) -> LatentSlice:
+        return plane_of(dataclasses.replace(state, model=self._path_of(state.model)))
+
     def _field(self, space: Space, state: FisherState, speed: Speed) -> MetricField:
         """The metric on the window, measured once a space; the finest there is."""
-        plane = plane_of(state) if state.space == "slice" else None
+        plane = self._plane(state) if state.space == "slice" else None
         sides = _GRID if plane is None else {"coarse": _SLICE_GRID, "full": state.resolution}
-        what = (space.name, state.sites, state.size, space.x, space.y, None if plane is None else id(plane))
+        what = (space.name, state.sites, state.size, space.x, space.y, None if plane is None else _cut(state))
         keys = [(*what, sides[kind]) for kind in ("full", speed)]
         for key in keys:
             if key in self._fields:
@@ -254,7 +263,7 @@ class FisherSession:
 
     def rounding(self, state: FisherState) -> float:
         """Step below which a slice's arithmetic makes the difference; 0 for spaces that are formulas."""
-        return plane_of(state).rounding if state.space == "slice" else 0.0
+        return self._plane(state).rounding if state.space == "slice" else 0.0
 
     def resolution_figure(self, answer: FisherAnswer, look: Theme) -> go.Figure | None:
         """The resolution bar of a slice: its window and grid step against rounding; None elsewhere."""
@@ -326,8 +335,13 @@ def space_of(state: FisherState) -> Space:
 
 def plane_of(state: FisherState) -> LatentSlice:
     """The slice of a state, opened once."""
-    cut = (state.model, state.judge, state.corners, state.latents, state.flow_steps, state.device)
-    return _open_plane(*cut, state.dtype, state.seed)
+    return _open_plane(*_cut(state))
+
+
+def _cut(state: FisherState) -> tuple[Any, ...]:
+    """What decides a slice."""
+    names = ("model", "judge", "corners", "latents", "flow_steps", "device", "dtype", "seed")
+    return tuple(getattr(state, name) for name in names)
 
 
 @functools.lru_cache(maxsize=8)

@@ -9,9 +9,13 @@ from hypothesis import strategies as st
 
 pytest.importorskip("panel")
 
+from widgets.app.host import Host
 from widgets.app.link import LONGEST, differences, read_query, write_query
 from widgets.app.offer import LARGEST, Offer, bearable
+from widgets.app.tabs import FisherTab
+from widgets.app.turns import Turns
 from widgets.state import PathState, state_from
+from widgets.theme import LIGHT
 from workbench.errors import SettingError
 
 TABS = ("paths", "fisher")
@@ -72,6 +76,39 @@ def test_no_text_of_a_visitor_opens_a_file_of_the_server(entry, text):
     state = PathState(model="digits").but(**{entry: text})
     with pytest.raises(SettingError, match="the number of a real sample"):
         Offer().stage(state)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"model": "/etc/passwd"},
+        {"model": "../weights"},
+        {"corners": "/etc/hostname;1;2"},
+        {"corners": "0;1;~"},
+    ],
+)
+def test_no_slice_opens_a_file_of_the_server(values, monkeypatch):
+    def opened(*arguments, **settings):
+        raise AssertionError(arguments)
+
+    monkeypatch.setattr("widgets.sessions.fisher.open_slice", opened)
+    host = Host(LIGHT, Offer(), Turns(1))
+    with pytest.raises(SettingError, match=r"got the (model|corner)"):
+        FisherTab(host, {"space": "slice", **values})
+
+
+def test_a_slice_of_ones_own_model_is_opened_where_it_lies(monkeypatch):
+    seen = []
+
+    def opened(model, **settings):
+        seen.append(model)
+        raise SettingError("a stop", "no more")
+
+    monkeypatch.setattr("widgets.sessions.fisher.open_slice", opened)
+    host = Host(LIGHT, Offer("/models/own.pt"), Turns(1))
+    with pytest.raises(SettingError, match="a stop"):
+        FisherTab(host, {"space": "slice", "model": "own"})
+    assert seen == ["/models/own.pt"]
 
 
 def test_a_model_is_one_that_is_offered(tmp_path):
