@@ -23,8 +23,10 @@ from sklearn.neighbors import KNeighborsRegressor
 
 from workbench.conda.consistency import linear_r2, measure_consistency
 from workbench.conda.context import make_context
-from workbench.conda.fitting import CondaConfig, Stack, train
+from workbench.conda.fitting import train
 from workbench.conda.latents import open_latents
+from workbench.conda.settings import CondaConfig
+from workbench.conda.stack import Stack
 
 POINTS, BATCH, RATE, DELTA = 20_000, 512, 1e-3, 0.1
 HIDDEN = 50  # ours: 30-50-50-50-2, as many products as CEBRA's 30-60-60-20-2

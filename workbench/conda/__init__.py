@@ -5,9 +5,9 @@ orders them by their times or labels; curves are drawn among the c, and a neighb
 them back to the z, which the untouched generative model renders.
 
 `context` says which frames follow which; `positives` draws pairs that belong together; `infonce` is the loss;
-`encoders` and `fitting` train; `estimator` offers it in the conventions of scikit-learn; `topology` and
-`consistency` judge the map; `trajectories` draws curves in it; `latents` and `lifts` bring them back; `gaps`
-scores them on frames that nothing has seen.
+`settings`, `scaling`, `encoders`, `stack` and `fitting` train; `estimator` offers it in the conventions of
+scikit-learn; `topology` and `consistency` judge the map; `trajectories` draws curves in it; `latents` and
+`lifts` bring them back; `gaps` scores them on frames that nothing has seen.
 
 References:
     Contrastive Diffusion Alignment: Learning Structured Latents for Controllable Generation (Sandilya et al.,

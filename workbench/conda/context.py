@@ -121,8 +121,8 @@ def make_context(
         SettingError: If a value is not finite, two index arrays hold labels, or two frames of a trajectory
             share a time.
     """
-    if isinstance(count, bool) or count < 2:
-        raise SettingError(f"{count} frames", "at least 2")
+    if isinstance(count, bool) or count < 1:
+        raise SettingError(f"{count} frames", "at least 1")
     continuous, labels = [], None
     for index in indices:
         if index is None:

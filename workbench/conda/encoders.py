@@ -5,7 +5,7 @@ product, and the optimiser, which works entry by entry, trains the copies as if 
 first weights depend on its own seed alone, so that their number changes nothing.
 
 A linear map of the frame is added to the network's output and trained with it. It begins at the directions
-that pairs share most (`fitting.shared_directions`), so that the embedding begins unfolded wherever a linear
+that pairs share most (`scaling.shared_directions`), so that the embedding begins unfolded wherever a linear
 map can show the data so.
 
 The convolution sees 10 frames: a filter of 2, three residual blocks of filters of 3, a filter of 3. Its

@@ -29,13 +29,12 @@ from torch import Tensor
 from workbench.checks import check_count
 from workbench.conda.context import Context, join_sessions, make_context
 from workbench.conda.encoders import Encoder, Plan, embed_table
-from workbench.conda.fitting import CondaConfig, Training, measure_loss, train
+from workbench.conda.fitting import Training, measure_loss, train
 from workbench.conda.infonce import goodness_of_fit
 from workbench.conda.latents import Latents, check_finite, open_latents
+from workbench.conda.settings import CondaConfig
 from workbench.devices import resolve_device
 from workbench.errors import ConvergenceWarning, DataError, SettingError, ShapeError
-
-_LEARNT = 0.05  # nats below log N, and below the control, that count as learnt
 
 
 class ConDA(TransformerMixin, BaseEstimator):
@@ -291,8 +290,8 @@ class ConDA(TransformerMixin, BaseEstimator):
         self.losses_, self.control_losses_ = trained.losses, trained.control_losses
         self.n_features_in_ = table.dim
         self.embedding_ = embed_table(trained.encoder, table, context).numpy()
-        best = min(math.log(config.batch), trained.control_loss)
-        if not trained.loss < best - _LEARNT:
+        if not trained.learnt:
+            best = min(math.log(config.batch), trained.control_loss)
             warnings.warn(
                 f"nothing was learnt: the held-out loss is {trained.loss:.3f} nats, chance {best:.3f}",
                 ConvergenceWarning,

@@ -21,94 +21,25 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from workbench.checks import check_choice, check_count, check_number, check_switch
 from workbench.conda.context import Context
-from workbench.conda.encoders import Encoder, Plan, encode_stack, initial_weights
-from workbench.conda.infonce import SIMILARITIES, goodness_of_fit, infonce
+from workbench.conda.encoders import Encoder, Plan
+from workbench.conda.infonce import goodness_of_fit, infonce
 from workbench.conda.latents import Latents
-from workbench.conda.positives import KINDS, PRIORS, Positives, make_positives
+from workbench.conda.positives import Positives, make_positives
+from workbench.conda.scaling import fit_scaling, shared_directions
+from workbench.conda.settings import CondaConfig
+from workbench.conda.stack import Stack
 from workbench.draws import draw_integers
 from workbench.errors import SettingError
 from workbench.integrators import Cancel, Progress
 
-SCALINGS = ("auto", "none", "columns", "pca", "white")
-"""What is done to latents before the network sees them."""
+LEARNT = 0.05
+"""Nats below log N, and below the control, that count as learnt."""
 
-_WIDE = 64  # latents of more entries are reduced to this many components by "auto"
-_SAMPLE = 20_000  # rows from which components are found
 _BULK = 32  # steps whose pairs are drawn at once
 _CUTS = (0.2, 0.5)  # shares of the run after which the worse half of the copies is dropped
 _ROUNDS = 16  # batches of the held-out loss
 _PAIRS = 8192  # pairs from which the linear start is found
-_FLAT = 1e-3  # share of the largest variance below which a direction is noise to the linear start
-
-
-@dataclass(frozen=True, slots=True)
-class CondaConfig:
-    """Everything that a fit depends on beside the data and the generator.
-
-    Attributes:
-        dim: Dimension of the embedding.
-        positives: Sampler of pairs, see `workbench.conda.positives`; "auto" chooses by the context.
-        inner: Sampler inside each group, for "multi".
-        offset: Steps of time positives and increments.
-        delta: Spread of Gaussian positives, in the variable's unit.
-        prior: "empirical" or "balanced" references.
-        similarity: "euclidean" or "cosine".
-        temperature: tau, or where it begins if it is learnt.
-        learn_temperature: Whether tau is learnt.
-        least_temperature: Floor of a learnt tau.
-        architecture: "mlp" or "conv".
-        hidden: Width of the hidden layers.
-        layers: Hidden layers of the perceptron.
-        scaling: "columns" (mean 0, spread 1 each), "pca" (leading components, one common scale), "white"
-            (components of spread 1), "none"; "auto" takes columns up to 64 entries and pca above.
-        components: How many components "pca" and "white" keep.
-        iterations: Optimiser steps.
-        batch: References, and negatives, a step.
-        rate: Peak learning rate of Adam, falling to zero along a cosine.
-        restarts: Copies that start side by side.
-        held_out: Share of the frames that choose among them; 0 judges by new pairs of the same frames.
-    """
-
-    dim: int = 3
-    positives: str = "auto"
-    inner: str = "auto"
-    offset: int | tuple[int, ...] = 1
-    delta: float = 0.1
-    prior: str = "empirical"
-    similarity: str = "euclidean"
-    temperature: float = 1.0
-    learn_temperature: bool = False
-    least_temperature: float = 0.1
-    architecture: str = "mlp"
-    hidden: int = 64
-    layers: int = 3
-    scaling: str = "auto"
-    components: int = _WIDE
-    iterations: int = 1000
-    batch: int = 512
-    rate: float = 1e-3
-    restarts: int = 4
-    held_out: float = 0.1
-
-    def check(self) -> None:
-        """Refuse settings that cannot be used.
-
-        Raises:
-            SettingError: In one sentence.
-        """
-        for name in ("dim", "hidden", "layers", "components", "iterations", "restarts"):
-            check_count(name, getattr(self, name))
-        check_count("batch", self.batch, least=2)
-        check_choice("positives", self.positives, ("auto", *KINDS))
-        check_choice("prior", self.prior, PRIORS)
-        check_choice("similarity", self.similarity, SIMILARITIES)
-        check_choice("scaling", self.scaling, SCALINGS)
-        for name in ("temperature", "least_temperature", "rate", "delta"):
-            check_number(name, getattr(self, name), above=0.0)
-        check_switch("learn_temperature", self.learn_temperature)
-        check_number("held_out", self.held_out, least=0.0, below=0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,79 +84,15 @@ class Training:
         return goodness_of_fit(self.loss, self.negatives)
 
     @property
+    def learnt(self) -> bool:
+        """Whether the held-out loss is below that of knowing nothing, log N, and below the control's."""
+        below = self.loss < math.log(self.negatives) - LEARNT
+        return below and not self.control_loss - self.loss < LEARNT
+
+    @property
     def control_bits(self) -> float:
         """Goodness of fit of the control."""
         return goodness_of_fit(self.control_loss, self.negatives)
-
-
-def fit_scaling(table: Latents, config: CondaConfig, generator: torch.Generator, dtype: torch.dtype):
-    """Centre and basis of what the network sees.
-
-    Args:
-        table: The latents.
-        config: Names the scaling.
-        generator: Chooses the rows of a long table.
-        dtype: Precision.
-
-    Returns:
-        The centre, shape (dim,), and a scale of shape (dim,) or a basis of shape (dim, components).
-    """
-    wanted = config.scaling
-    if wanted == "auto":
-        wanted = "columns" if table.dim <= _WIDE else "pca"
-    if wanted == "none":
-        return torch.zeros(table.dim, dtype=dtype), torch.ones(table.dim, dtype=dtype)
-    index = torch.arange(len(table))
-    if len(table) > _SAMPLE:
-        index = torch.randperm(len(table), generator=generator, device=generator.device).cpu()[:_SAMPLE]
-        index = index.sort().values
-    rows = table.rows(index, dtype=torch.float64).cpu()
-    center = rows.mean(dim=0)
-    rows = rows - center
-    if wanted == "columns":
-        spread = rows.std(dim=0)
-        spread = torch.where(spread > 1e-12 * spread.max(), spread, torch.inf)
-        return center.to(dtype), spread.reciprocal().to(dtype)
-    most = min(config.components, len(rows) - 1, table.dim)
-    if len(rows) < table.dim:
-        values, vectors = torch.linalg.eigh(rows @ rows.T)
-        basis = rows.T @ vectors
-    else:
-        values, basis = torch.linalg.eigh(rows.T @ rows)
-    keep = values.argsort(descending=True)[:most]
-    keep = keep[values[keep] > 1e-10 * values.max()]
-    if not len(keep):
-        raise SettingError("latents that are all the same", "latents that vary")
-    basis = basis[:, keep] / basis[:, keep].norm(dim=0)
-    spread = (values[keep] / (len(rows) - 1)).sqrt()
-    basis = basis / (spread if wanted == "white" else spread[0])
-    return center.to(dtype), basis.to(dtype)
-
-
-def shared_directions(inputs: Tensor, pairs: tuple[Tensor, Tensor], count: int) -> Tensor:
-    """Directions that differ least between the frames of a pair, for the variance that they have.
-
-    Args:
-        inputs: What the network sees, shape (count, p).
-        pairs: Rows of references and of positives, shapes (n,).
-        count: How many directions.
-
-    Returns:
-        Directions of spread one, shape (p, at most count), the most shared first.
-
-    References:
-        Wiskott, Sejnowski, "Slow feature analysis: unsupervised learning of invariances", 2002,
-            https://doi.org/10.1162/089976602317318938
-    """
-    first, second = (inputs[rows].double().cpu() for rows in pairs)
-    both = torch.cat([first, second])
-    both = both - both.mean(dim=0)
-    spread = both.T @ both / len(both)
-    step = (first - second).T @ (first - second) / len(first)
-    values, axes = torch.linalg.eigh(spread)
-    keep = values > _FLAT * values[-1]
-    white = axes[:, keep] / values[keep].sqrt()
-    return white @ torch.linalg.eigh(white.T @ step @ white).eigenvectors[:, :count]
 
 
 def split_runs(
@@ -456,145 +323,3 @@ def _sides(
         )
         return (both, both), False, warnings
     return (train_side, held_side), True, []
-
-
-class Stack:
-    """The copies in training, the control among them as a stack of its own."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        config: CondaConfig,
-        inputs: Tensor,
-        windows: Tensor | None,
-        seeds: list[int],
-        directions: Tensor,
-        control: bool,
-        dtype: torch.dtype,
-    ) -> None:
-        self.plan, self.config, self.inputs, self.windows = plan, config, inputs, windows
-        device = str(inputs.device)
-        start = math.log(config.temperature)
-        self.alive = list(range(config.restarts))
-        self.weights = initial_weights(plan, seeds[:-1], directions, dtype=dtype, device=device)
-        self.log_tau = torch.full((config.restarts,), start, dtype=dtype, device=device)
-        self.control_weights = (
-            initial_weights(plan, seeds[-1:], directions, dtype=dtype, device=device) if control else []
-        )
-        self.control_tau = torch.full((1,), start, dtype=dtype, device=device)
-        self.losses = torch.full((config.iterations, config.restarts), torch.nan, device=device)
-        self.control_losses = torch.full((config.iterations,), torch.nan, device=device)
-        self.held = torch.full((config.restarts,), torch.nan, dtype=torch.float64)
-        self.control_held = math.nan
-        self.columns = torch.arange(config.restarts, device=device)
-        self._optimise()
-
-    @classmethod
-    def blank(cls, inputs: Tensor, config: CondaConfig, *, control: bool = True) -> "Stack":
-        """Fresh copies for inputs that need no scaling; what a benchmark steps.
-
-        Args:
-            inputs: What the network sees, shape (count, p).
-            config: The settings.
-            control: Whether the control is among them.
-        """
-        plan = Plan(config.architecture, inputs.shape[1], config.dim, config.hidden, config.layers)
-        axes = torch.eye(inputs.shape[1], dtype=inputs.dtype)
-        return cls(plan, config, inputs, None, list(range(config.restarts + 1)), axes, control, inputs.dtype)
-
-    def begin_at(self, start: Encoder) -> None:
-        """Replace the first weights by those of an encoder.
-
-        Raises:
-            SettingError: If it has another shape.
-        """
-        if start.plan != self.plan:
-            raise SettingError(
-                f"an encoder of {start.plan}", f"one of {self.plan}", "fit in place of partial_fit"
-            )
-        self.weights = [
-            weight.to(old)[None].clone() for weight, old in zip(start.weights, self.weights, strict=True)
-        ]
-        self._optimise()
-
-    def _optimise(self) -> None:
-        trained = [*self.weights, *self.control_weights]
-        if self.config.learn_temperature:
-            trained += [self.log_tau, self.control_tau]
-        for tensor in trained:
-            tensor.requires_grad_(True)
-        fused = self.inputs.device.type in ("cpu", "cuda")
-        self.optimiser = torch.optim.Adam(trained, lr=self.config.rate, fused=fused)
-
-    def temperature(self, log_tau: Tensor | None = None) -> Tensor:
-        """tau of each copy, above its floor where it is learnt."""
-        tau = (self.log_tau if log_tau is None else log_tau).exp()
-        return tau.clamp_min(self.config.least_temperature) if self.config.learn_temperature else tau
-
-    def loss(self, weights: list[Tensor], log_tau: Tensor, rows: Tensor) -> Tensor:
-        """Loss of each copy of a stack on rows of shape (3, batch)."""
-        index = rows.reshape(-1)
-        x = self.inputs[index if self.windows is None else self.windows[index]]
-        c = encode_stack(self.plan, weights, x)
-        reference, positive, negative = c.chunk(3, dim=1)
-        return infonce(
-            reference,
-            positive,
-            negative,
-            similarity=self.config.similarity,
-            temperature=self.temperature(log_tau),
-        )
-
-    def step(self, number: int, own: Tensor, other: Tensor) -> None:
-        """One step of all copies."""
-        rate = self.config.rate * 0.5 * (1.0 + math.cos(math.pi * number / self.config.iterations))
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
-        self.optimiser.zero_grad(set_to_none=True)
-        losses = self.loss(self.weights, self.log_tau, own)
-        total = losses.sum()
-        if self.control_weights:
-            control = self.loss(self.control_weights, self.control_tau, other)
-            self.control_losses[number] = control.detach()[0]
-            total = total + control[0]
-        total.backward()
-        self.optimiser.step()
-        self.losses[number, self.columns] = losses.detach().to(self.losses.dtype)
-
-    @torch.no_grad()
-    def judge(self, judged: list[tuple[Tensor, Tensor]]) -> None:
-        """Held-out losses of the copies that are left, and of the control."""
-        place = self.inputs.device
-        own = torch.stack([self.loss(self.weights, self.log_tau, rows.to(place)) for rows, _ in judged])
-        self.held[self.alive] = own.double().mean(dim=0).cpu()
-        if self.control_weights:
-            other = [self.loss(self.control_weights, self.control_tau, rows.to(place)) for _, rows in judged]
-            self.control_held = float(torch.stack(other).double().mean())
-
-    def halve(self, judged: list[tuple[Tensor, Tensor]]) -> None:
-        """Drop the worse half of the copies, with their optimiser's state."""
-        if len(self.alive) == 1:
-            return
-        self.judge(judged)
-        order = torch.nan_to_num(self.held[self.alive], nan=torch.inf).argsort()
-        keep = order[: (len(self.alive) + 1) // 2].sort().values
-        states = {}
-        for tensor in [*self.weights, self.log_tau]:
-            states[id(tensor)] = self.optimiser.state.get(tensor)
-        others = [(t, self.optimiser.state.get(t)) for t in [*self.control_weights, self.control_tau]]
-        old = [*self.weights, self.log_tau]
-        new = [tensor.detach()[keep.to(tensor.device)].clone() for tensor in old]
-        self.weights, self.log_tau = new[:-1], new[-1]
-        self.alive = [self.alive[i] for i in keep.tolist()]
-        self.columns = torch.tensor(self.alive, device=self.columns.device)
-        self._optimise()
-        for before, after in zip(old, new, strict=True):
-            state = states[id(before)]
-            if state:
-                self.optimiser.state[after] = {
-                    name: value[keep.to(value.device)].clone() if value.ndim else value
-                    for name, value in state.items()
-                }
-        for tensor, state in others:
-            if state:
-                self.optimiser.state[tensor] = state

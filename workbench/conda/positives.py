@@ -223,6 +223,8 @@ def make_positives(
         check_choice("inner", inner, ("auto", *KINDS[:-1]))
         kind = default_kind(context) if inner == "auto" else inner
     offsets = offset if isinstance(offset, tuple) else (offset,)
+    if not offsets:
+        raise SettingError("offset=()", "one whole number or several", "offset=1")
     for step in offsets:
         check_count("offset", step)
     classes = context.groups if several else torch.zeros(len(context), dtype=torch.long)

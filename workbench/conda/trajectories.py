@@ -299,12 +299,14 @@ def conditional_mean(points: Tensor, context: Context, at: Tensor | float | int,
         return points[chosen.to(points.device)].mean(dim=0)
     if context.variables is None:
         raise SettingError(f"the value {at!r} without a variable", "labels or variables in the context")
+    if at is None:
+        raise SettingError("no value", "a label or one number a variable", "before=0.5, after=1.0")
     wanted = torch.atleast_1d(torch.as_tensor(at, dtype=torch.float64))
     y = context.variables
     if wanted.shape != y.shape[1:]:
         raise ShapeError(f"{tuple(wanted.shape)} values", f"{tuple(y.shape[1:])}, one a variable")
     low, high = y.amin(0), y.amax(0)
-    if bool(((wanted < low) | (wanted > high)).any()):
+    if not bool(((wanted >= low) & (wanted <= high)).all()):
         raise SettingError(
             f"the value {wanted.tolist()}", f"one inside {low.tolist()} to {high.tolist()}, where frames are"
         )

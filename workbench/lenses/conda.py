@@ -26,12 +26,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from workbench.checks import check_choice, check_count, check_number, check_run, check_switch
+from workbench.checks import check_choice, check_count, check_number, check_run, check_switch, shown
 from workbench.conda.context import Context, context_of
 from workbench.conda.encoders import Encoder, embed_table
-from workbench.conda.fitting import CondaConfig, Training, train
+from workbench.conda.fitting import LEARNT, Training, train
 from workbench.conda.latents import Latents, check_finite, open_latents
 from workbench.conda.lifts import Lift, NeighbourIndex, lift
+from workbench.conda.settings import CondaConfig
 from workbench.conda.topology import Topology, check_topology
 from workbench.conda.trajectories import conditional_mean, fit_dynamics, fit_spline
 from workbench.curves import Curve, slerp, straight
@@ -49,7 +50,6 @@ SOURCES = (
 KINDS = ("spline", "line", "arc", "forecast", "shift")
 """Curves that `trace` draws."""
 
-_LEARNT = 0.05  # nats below log N, and below the control, that count as learnt
 _CHECKED = 4000  # frames whose loops are compared
 
 
@@ -295,8 +295,8 @@ def trace(
         The curve with its latents, and the straight and spherical interpolations of latents beside it.
 
     Raises:
-        SettingError: If a spline is asked past its ends, an anchor does not exist, or k is larger than the
-            number of frames.
+        SettingError: If a spline is asked past its ends, an anchor does not exist, there are more or fewer
+            than the kind needs, or k is larger than the number of frames.
 
     Cost:
         No calls of the generative model; k rows of latents for each point.
@@ -330,6 +330,10 @@ def trace(
         "period": period,
         "rows": rows.tolist() if rows is not None else None,
     }
+    if kind == "forecast":
+        settings |= {"method": method, "delays": delays}
+    if kind == "shift":
+        settings |= {"before": _said(before), "after": _said(after)}
     farthest = float(lifted.distance.max())
     return TraceResult(
         kind=kind,
@@ -368,21 +372,19 @@ def _report(trained: Training, loops: Topology, config: CondaConfig) -> SolveRep
     tail = max(1, len(losses) // 20)
     drift = abs(float(losses[-tail:].mean() - losses[-2 * tail : -tail].mean())) if len(losses) > 1 else 0.0
     notes = list(trained.warnings)
-    learnt = trained.loss < nothing - _LEARNT
-    if not learnt:
+    if not trained.loss < nothing - LEARNT:
         notes.append(
             f"nothing was learnt: the held-out loss {trained.loss:.3f} is log N = {nothing:.3f}; "
             "try other positives, a longer offset or more iterations"
         )
-    elif trained.control_loss - trained.loss < _LEARNT:
-        learnt = False
+    elif not trained.learnt:
         notes.append(
             f"the control with shuffled context does as well ({trained.control_loss:.3f} nats): "
             "the map does not follow the context"
         )
     if loops.warning:
         notes.append(loops.warning)
-    status = Status.CONVERGED if learnt else Status.MAX_ITERATIONS
+    status = Status.CONVERGED if trained.learnt else Status.MAX_ITERATIONS
     return SolveReport(
         status=Status.CANCELLED if trained.cancelled else status,
         iterations=len(losses),
@@ -402,7 +404,12 @@ def _anchors(fit: CondaFit, anchors: object, kind: str) -> tuple[Tensor | None, 
         rows = fit.context.order[-1:] if kind == "forecast" else rows
         rows = rows[:1] if kind == "shift" else rows
         return rows, fit.points[rows]
-    given = torch.as_tensor(anchors)
+    try:
+        given = torch.as_tensor(anchors)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise SettingError(shown("anchors", anchors), "rows of frames or points", "anchors=[0, 1]") from error
+    if given.dtype == torch.bool or given.is_complex():
+        raise SettingError(f"anchors of dtype {given.dtype}", "rows of frames or points", "mask.nonzero()")
     if given.is_floating_point():
         if given.ndim != 2 or given.shape[1] != fit.points.shape[1] or not len(given):
             raise ShapeError(
@@ -480,18 +487,26 @@ def _forecast(
     return at, dynamics.forecast(history, steps)
 
 
+def _said(value: object) -> object:
+    """A label or variable as provenance keeps it."""
+    return value.tolist() if isinstance(value, Tensor) else value
+
+
 def _shift(
     fit: CondaFit, rows: Tensor | None, held: Tensor, steps: int, before: object, after: object
 ) -> tuple[Tensor, Tensor]:
     if after is None:
         raise SettingError("a shift without a goal", "a label or variable", "after=1")
+    if len(held) != 1:
+        raise SettingError(f"a shift of {len(held)} anchors", "1", "anchors=[row]")
     if before is None:
         if rows is None:
             raise SettingError("a shift of a free point", "what it has now", "before=0")
-        if fit.context.variables is not None and not isinstance(after, int):
+        labelled = fit.context.labels is not None and isinstance(after, int)
+        if labelled or fit.context.variables is None:
+            before = None if fit.context.labels is None else int(fit.context.labels[rows[0]])
+        else:
             before = fit.context.variables[rows[0]]
-        elif fit.context.labels is not None:
-            before = int(fit.context.labels[rows[0]])
     means = [conditional_mean(fit.points, fit.context, value) for value in (before, after)]  # type: ignore[arg-type]
     share = torch.linspace(0.0, 1.0, steps, dtype=torch.float64)
     return share, held[0] + share.to(held)[:, None] * (means[1] - means[0])

@@ -13,9 +13,11 @@ from workbench.conda.consistency import linear_r2
 from workbench.conda.context import make_context
 from workbench.conda.encoders import Plan, embed_table, encode_stack, initial_weights
 from workbench.conda.estimator import ConDA
-from workbench.conda.fitting import CondaConfig, fit_scaling, split_runs, train
+from workbench.conda.fitting import split_runs, train
 from workbench.conda.infonce import expected_scale
 from workbench.conda.latents import open_latents
+from workbench.conda.scaling import fit_scaling, shared_directions
+from workbench.conda.settings import CondaConfig
 from workbench.errors import ConvergenceWarning, DataError, SettingError, ShapeError
 
 TURNING = {"dim": 2, "iterations": 120, "batch": 64, "rate": 5e-3}
@@ -199,6 +201,27 @@ def test_more_entries_than_frames_find_the_same_components(generator):
     center, basis = fit_scaling(open_latents(latents), config, generator, torch.float64)
     values = torch.linalg.svdvals(latents - latents.mean(dim=0))
     assert_close(((latents - center) @ basis).norm(dim=0), values[:5] / values[0] * 29**0.5)
+
+
+def test_shared_directions_of_broad_inputs_are_those_among_few(generator):
+    """Two slow sources in 3000 noisy entries: the same span as in the few axes that carry them."""
+    t = torch.arange(600) * 0.05
+    sources = torch.stack([t.sin(), (1.7 * t).cos()], dim=1)
+    mixing = torch.randn(2, 3000)
+    inputs = sources @ mixing + 0.01 * torch.randn(600, 3000)
+    rows = torch.randint(0, 599, (3000,), generator=generator)
+    found = shared_directions(inputs, (rows, rows + 1), 2)
+    assert found.shape == (3000, 2)
+    read = inputs @ found
+    assert linear_r2(read, sources) > 0.99
+    assert_close(read[rows[:1024]].std(dim=0), torch.ones(2), rtol=0.05, atol=0)
+
+
+@pytest.mark.parametrize("scaling", ["columns", "pca", "white"])
+def test_latents_that_are_all_the_same_are_refused(scaling, generator):
+    config = CondaConfig(scaling=scaling)
+    with pytest.raises(SettingError, match=r"^got latents that are all the same; expected latents that vary"):
+        fit_scaling(open_latents(torch.full((50, 4), 0.1)), config, generator, torch.float64)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 from tests.oracles import conda as oracle
 from workbench.conda.context import make_context
-from workbench.conda.fitting import CondaConfig, train
+from workbench.conda.fitting import train
 from workbench.conda.gaps import hide_gaps, measure_gaps, quarter_cycle
 from workbench.conda.latents import open_latents
 from workbench.errors import SettingError

@@ -98,6 +98,15 @@ def test_a_shift_moves_the_phase(turning):
     assert_close(path.variables[-1], goal, rtol=0, atol=0.2)
 
 
+def test_a_shift_by_a_whole_number_reads_the_variable_where_there_are_no_labels(turning):
+    _, latents, _ = turning
+    known = torch.linspace(0.0, 4.0, len(latents))
+    fit = fit_conda(latents, known, positives="time", dim=2, topology=False, **SMALL)
+    path, same = (trace(fit, [30], kind="shift", after=goal) for goal in (2, 2.0))
+    assert torch.equal(path.points, same.points)
+    assert path.provenance.settings["after"] == 2
+
+
 def test_a_curve_away_from_data_turns_the_light_off(turning):
     fit, _, _ = turning
     center = fit.points.mean(dim=0)
@@ -120,6 +129,7 @@ def test_latents_in_a_file_give_the_same_fit_and_stay_there(turning, tmp_path):
 def test_further_latents_are_embedded_as_the_frames_were(turning):
     fit, latents, _ = turning
     assert_close(fit.embed(latents[10:20]), fit.points[10:20])
+    assert_close(fit.embed(latents[:1]), fit.points[:1])
     with pytest.raises(ShapeError, match="latents of dimension 3"):
         fit.embed(torch.zeros(4, 3))
 
@@ -156,6 +166,9 @@ def test_progress_is_told_and_a_cancelled_fit_says_so():
         (torch.zeros(3, 3), {}, ShapeError, "anchors of shape"),
         (torch.zeros(3, 2), {}, SettingError, "two anchors at the same point"),
         ([0], {"kind": "shift"}, SettingError, "a shift without a goal"),
+        ([0, 9], {"kind": "shift", "after": torch.zeros(2)}, SettingError, "a shift of 2 anchors"),
+        ([0], {"kind": "shift", "after": torch.full((2,), torch.nan)}, SettingError, "the value"),
+        ([True, False], {"kind": "line"}, SettingError, "anchors of dtype torch.bool"),
         ([0], {"kind": "forecast"}, SettingError, "the number 1 of its run"),
         ([5, 9], {"k": 301}, SettingError, "k=301 for 300 frames"),
         ([5, 9], {"kind": "orbit"}, SettingError, "kind='orbit'"),
@@ -173,6 +186,7 @@ def test_a_curve_that_cannot_be_drawn_is_refused_in_one_sentence(turning, anchor
         (torch.zeros(9), {}, ShapeError, "9 entries"),
         (torch.zeros(40, dtype=torch.long), {}, SettingError, "constant labels"),
         (None, {"offset": 40}, SettingError, "offset=40 where the longest trajectory has 40 frames"),
+        (None, {"offset": ()}, SettingError, "offset=\\(\\)"),
         (None, {"temprature": 1.0}, SettingError, "the setting 'temprature'"),
         (make_context(9), {}, ShapeError, "a context of 9 frames"),
     ],
