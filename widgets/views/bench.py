@@ -466,8 +466,8 @@ class BenchExplorer(ipywidgets.VBox):
         self._show_picture()
         changed = frozenset() if self.beside is None else self.beside.changed()
         self.table.value = self.session.table(changed=changed)
+        self.words.value = self.session.words()
         if event.speed == "full":
-            self.words.value = self.session.words()
             self.canvas.show(**self.session.thumbs())
             result = self.result
             if result is not None:
