@@ -197,13 +197,23 @@ def read_view(text: str | bytes, *, source: str = "the view file") -> BenchState
     return state_of(view_parameters(text, source=source))
 
 
+class _PlainLoader(yaml.SafeLoader):
+    """A safe loader without references, of which a few lines unfold into gigabytes."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """As every loader's, but an alias is no node."""
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("a reference *name")
+        return super().compose_node(parent, index)
+
+
 def view_parameters(text: str | bytes, *, source: str = "the view file") -> dict[str, Any]:
     """The parameters in the text of a view file, not yet checked one by one; arguments as in `read_view`."""
     if len(text) > _LONGEST:
         raise DataError(f"{len(text)} bytes in {source}", f"at most {_LONGEST}", "a file that a view saved")
     try:
         plain = text.decode("utf-8") if isinstance(text, bytes) else text
-        content = yaml.safe_load(plain)
+        content = yaml.load(plain, Loader=_PlainLoader)
     except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:100]
         raise DataError(f"{source}, which is not YAML ({reason})", "a file that a view saved") from None
