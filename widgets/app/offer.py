@@ -18,6 +18,7 @@ from widgets.stage import Stage, stage_of
 from workbench.bench.cache import ContentCache
 from workbench.bench.places import subject_of_state
 from workbench.bench.state import BenchState
+from workbench.checks import shown
 from workbench.errors import DataError, SettingError
 from workbench.subjects import Subject, open_subject
 from workbench.worlds import WORLDS
@@ -238,6 +239,6 @@ def bearable(values: Mapping[str, Any]) -> dict[str, Any]:
     kept = {name: value for name, value in values.items() if name not in FIXED}
     for name, most in LARGEST.items():
         value = kept.get(name)
-        if isinstance(value, int | float) and not value <= most:
-            raise SettingError(f"{name}={value}", f"{most} at most on this page", str(most))
+        if isinstance(value, int | float) and not abs(value) <= most:
+            raise SettingError(shown(name, value), f"{most} at most on this page", str(most))
     return kept

@@ -1,5 +1,6 @@
 """One visitor's page: tabs, a sidebar with the open tab's settings, a status line, and the address."""
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from widgets.theme import theme_of
 from workbench.errors import WorkbenchError
 
 HERE = Path(__file__).parent
+
+_log = logging.getLogger(__name__)
 
 
 class Page:
@@ -58,8 +61,8 @@ class Page:
             self.host.say("Opening …")
             try:
                 self.tabs[name] = self._make(name)
-            except (WorkbenchError, OSError) as error:
-                self.host.fail(error)
+            except Exception as error:  # the outermost door: a page without this tab says why
+                self._say(name, error)
                 return
         tab = self.tabs[name]
         self.side.objects, self.main.objects = tab.side, [tab.main]
@@ -70,12 +73,18 @@ class Page:
         values = self._states.get(name)
         try:
             return self._kinds[name](self.host, values)
-        except (WorkbenchError, OSError) as error:
+        except Exception as error:  # the outermost door: whatever an address holds, a page opens
             if not values:
                 raise
             made = self._kinds[name](self.host, None)
-            self.host.fail(error)
+            self._say(name, error)
             return made
+
+    def _say(self, name: str, error: Exception) -> None:
+        """Show a sentence; what nobody foresaw is in the server's log as well."""
+        if not isinstance(error, WorkbenchError | OSError):
+            _log.error("the tab %s could not be opened", name, exc_info=error)
+        self.host.fail(error)
 
     def close(self) -> None:
         """Stop computing."""

@@ -150,6 +150,20 @@ def test_an_address_that_cannot_be_shown_gives_a_sentence_and_the_first_view(sta
     page.close()
 
 
+def test_a_fault_of_a_tab_is_one_sentence_and_the_others_open(monkeypatch, caplog):
+    def broken(self, host, values):
+        raise RuntimeError("a fault\nin two lines")
+
+    monkeypatch.setattr("widgets.app.tabs.fisher.FisherTab.__init__", broken)
+    page = Page(Offer(), Turns(1), {"tab": [b"fisher"], "paths": [QUICK.encode()]})
+    assert page.host.text == "The computation failed with RuntimeError: a fault."
+    assert "could not be opened" in caplog.text
+    page.rail.chosen = "paths"
+    assert page.host.wait(120)
+    assert "● converged" in page.host.text
+    page.close()
+
+
 def test_the_fisher_tab_measures_what_the_formula_says(page):
     page.rail.chosen = "fisher"
     tab = page.tabs["fisher"]
