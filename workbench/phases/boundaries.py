@@ -10,9 +10,8 @@ whose slope in log h is 0 where the map is smooth and -1 at a jump. No claim abo
 the rounding limit of the arithmetic that made it, nor without a control in float64.
 
 References:
-    Lobashev, Guskov, Larchenko, Tamm, "Hessian Geometry of Latent Space in Generative Models", 2025, section
-    4.3,
-        https://arxiv.org/abs/2506.10632
+    Lobashev, Guskov, Larchenko, Tamm, "Hessian Geometry of Latent Space in Generative Models", 2025,
+        section 4.3, https://arxiv.org/abs/2506.10632
     Falconer, "Fractal Geometry", 2003, section 3.1 (box counting)
 """
 
@@ -22,8 +21,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from workbench.checks import check_count, check_number
 from workbench.draws import draw_integers, draw_uniform, seeded
 from workbench.errors import SettingError, ShapeError
+from workbench.models import check_points
 from workbench.report import Estimate
 
 
@@ -40,6 +41,9 @@ def label_phases(
 
     Returns:
         Integer labels, shape (*grid); 0 is the largest phase.
+
+    Raises:
+        SettingError: If there are fewer points, or fewer different ones, than phases.
     """
     flat = features.reshape(-1, features.shape[-1])
     if not 1 <= count <= len(flat):
@@ -69,7 +73,11 @@ def label_phases(
 
 
 def find_boundary(labels: Tensor) -> Tensor:
-    """Cells whose label differs from that of a neighbour to the right or above, shape (rows, columns)."""
+    """Cells whose label differs from that of a neighbour to the right or above, shape (rows, columns).
+
+    Raises:
+        ShapeError: If the labels are no grid.
+    """
     if labels.ndim != 2:
         raise ShapeError(f"labels of shape {tuple(labels.shape)}", "(rows, columns)")
     edge = torch.zeros_like(labels, dtype=torch.bool)
@@ -194,7 +202,17 @@ def measure_sensitivity(
     Returns:
         Values with the rounding limit: 32 units in the last place of the point's size. All levels in one
         batch.
+
+    Raises:
+        ShapeError: If the point is not one of a plane.
+        SettingError: If levels, directions or the largest step are not positive.
     """
+    check_points(point, 2, name="point")
+    if point.ndim != 1:
+        raise ShapeError(f"point of shape {tuple(point.shape)}", "(2,)", "point[0]")
+    check_count("levels", levels)
+    check_count("directions", directions)
+    check_number("largest", largest, above=0.0)
     steps = largest * 0.5 ** torch.arange(levels, dtype=torch.float64, device=point.device)
     angle = torch.arange(directions, dtype=torch.float64, device=point.device) * (2.0 * torch.pi / directions)
     around = torch.stack((torch.cos(angle), torch.sin(angle)), dim=-1)

@@ -11,8 +11,7 @@ References:
     Kamkari, Ross, Hosseinzadeh, Cresswell, Loaiza-Ganem, "A Geometric View of Data Complexity", 2024,
         https://arxiv.org/abs/2406.03537
     Stanczuk, Batzolis, Deveney, Schonlieb, "Your diffusion model secretly knows the dimension of the data
-    manifold",
-        2023, https://arxiv.org/abs/2212.12611
+        manifold", 2023, https://arxiv.org/abs/2212.12611
 """
 
 import math
@@ -21,8 +20,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from workbench.checks import check_count, check_number
 from workbench.draws import draw_normal, draw_signs, seeded
-from workbench.errors import SettingError
+from workbench.errors import SettingError, ShapeError
 from workbench.forward import jvp
 from workbench.models import ScoreModel, check_points, score
 from workbench.report import Estimate
@@ -49,11 +49,13 @@ def measure_flipd(
 
     Returns:
         The dimension with the standard error over probes (none for the exact trace). Two model calls a probe.
+
+    Raises:
+        ShapeError: If x is not one finite point of the model.
+        SettingError: For a noise level that is not positive, or one probe.
     """
-    check_points(x, model.frame.dim, name="x")
-    dim = x.shape[0]
-    if probes is not None and probes < 2:
-        raise SettingError(f"probes={probes}", "2 or more, or None for all axes")
+    dim = _check_one(model, x, sigma)
+    check_count("probes", probes, least=2, none=True)
     signs = None if probes is None else draw_signs((probes, dim), x, seeded(generator))
     parts, value = [], x
     for part in torch.arange(dim if probes is None else probes, device=x.device).split(_TOGETHER):
@@ -101,13 +103,20 @@ def measure_normal_bundle(
         generator: Source of the scatter; None for one of seed 0.
 
     Returns:
-        The dimension and the spectrum; a gap near 1 means that no dimension stands out. count model calls.
+        The dimension and the spectrum; a gap near 1 means that no dimension stands out, and that all are the
+        data's cannot be seen. count model calls.
+
+    Raises:
+        ShapeError: If x is not one finite point of the model.
+        SettingError: For a noise level that is not positive, fewer points than dimensions, or a line.
     """
-    check_points(x, model.frame.dim, name="x")
-    dim = x.shape[0]
+    dim = _check_one(model, x, sigma)
+    if dim < 2:
+        raise SettingError(
+            "a model on a line, whose spectrum has no gap", "dimension 2 or more", "measure_flipd"
+        )
     count = 4 * dim if count is None else count
-    if count < dim:
-        raise SettingError(f"count={count}", f"at least the dimension {dim}")
+    check_count("count", count, least=dim, hint=f"count={4 * dim}", why=", the dimension")
     noise = draw_normal((count, dim), x, seeded(generator))
     with torch.no_grad():
         rows = score(model, x + sigma * noise, sigma)
@@ -115,3 +124,12 @@ def measure_normal_bundle(
     ratios = values[:-1] / values[1:].clamp_min(torch.finfo(x.dtype).tiny)
     normal = int(ratios.argmax()) + 1
     return NormalBundle(dim - normal, values, float(ratios.max()))
+
+
+def _check_one(model: ScoreModel, x: Tensor, sigma: float) -> int:
+    """Entries of the one point that is asked about, after a look at it and the noise level."""
+    check_points(x, model.frame.dim, name="x")
+    check_number("sigma", sigma, above=0.0)
+    if x.ndim != 1:
+        raise ShapeError(f"x of shape {tuple(x.shape)}", f"one point of shape ({model.frame.dim},)", "x[0]")
+    return x.shape[0]

@@ -10,9 +10,8 @@ It is huge for narrow modes and finite for every s > 0: at scales below 1/L the 
 it looks like in low precision.
 
 References:
-    Lobashev, Guskov, Larchenko, Tamm, "Hessian Geometry of Latent Space in Generative Models", 2025, section
-    4
-        (exponent of the reverse process), https://arxiv.org/abs/2506.10632
+    Lobashev, Guskov, Larchenko, Tamm, "Hessian Geometry of Latent Space in Generative Models", 2025,
+        section 4 (exponent of the reverse process), https://arxiv.org/abs/2506.10632
 """
 
 import math

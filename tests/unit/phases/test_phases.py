@@ -244,5 +244,16 @@ def test_what_cannot_be_measured_is_said():
         two_gaussians(0.0)
     with pytest.raises(SettingError, match="different features"):
         label_phases(torch.zeros(9, 1), 2)
-    with pytest.raises(SettingError, match="at least the dimension"):
-        measure_normal_bundle(two_gaussians(0.5), torch.zeros(1), 0.1, count=0)
+    with pytest.raises(SettingError, match="dimension 2 or more"):
+        measure_normal_bundle(two_gaussians(0.5), torch.zeros(1), 0.1)
+    with pytest.raises(SettingError, match="at least 5, the dimension"):
+        measure_normal_bundle(subspace(2, 5), torch.zeros(5), 0.1, count=4)
+
+
+@pytest.mark.parametrize("measure", [measure_flipd, measure_normal_bundle])
+def test_a_dimension_is_that_of_one_point_at_a_noise_level(measure):
+    square = torch.zeros(5, 5)  # as many points as entries: broadcasting would mix them
+    with pytest.raises(ShapeError, match=r"^got x of shape \(5, 5\); expected one point of shape \(5,\)"):
+        measure(subspace(2, 5), square, 0.1)
+    with pytest.raises(SettingError, match=r"^got sigma=-0.1; expected a finite number and above 0"):
+        measure(subspace(2, 5), square[0], -0.1)
