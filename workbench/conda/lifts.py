@@ -85,8 +85,9 @@ class NeighbourIndex:
         """
         queries = queries.detach().cpu()
         if self._tree is not None:
-            found, rows = self._tree.query(queries.double().numpy(), k=list(range(1, k + 1)), workers=-1)
-            return torch.from_numpy(found).to(queries), torch.from_numpy(np.asarray(rows, dtype=np.int64))
+            found, rows = self._tree.query(queries.double().numpy(), k=k, workers=-1)
+            distances, rows = (np.asarray(part).reshape(len(queries), k) for part in (found, rows))
+            return torch.from_numpy(distances).to(queries), torch.from_numpy(rows.astype(np.int64))
         parts = [
             torch.cdist(part, self.points.to(part), compute_mode="donot_use_mm_for_euclid_dist").topk(
                 k, largest=False

@@ -24,7 +24,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 from torch import Tensor
 
 from workbench.checks import check_choice, check_count, check_number
@@ -136,7 +136,7 @@ class NearPositives:
         references: Frames that can be references.
     """
 
-    tree: cKDTree
+    tree: KDTree
     values: Tensor
     classes: Tensor
     delta: float | None
@@ -147,8 +147,8 @@ class NearPositives:
     def draw(self, reference: Tensor, generator: torch.Generator) -> Tensor:
         """One positive for each reference."""
         target = self.values[reference]
-        if self.delta is not None:
-            shift = self.delta * draw_normal((len(target), target.shape[1] - 1), target, generator)
+        if self.sources is None or self.later is None:
+            shift = (self.delta or 0.0) * draw_normal((len(target), target.shape[1] - 1), target, generator)
         else:
             m = self.sources.inside(self.classes[reference], generator)
             shift = (self.values[self.later[m]] - self.values[m])[:, :-1]
@@ -297,7 +297,7 @@ def _near(
         raise SettingError("a constant variable", "one that varies", "positives='time'")
     reach = 4.0 * span + 16.0 * (0.0 if delta is None else delta) * y.shape[1] ** 0.5
     values = torch.cat([y, reach * classes[:, None].to(y)], dim=1).contiguous()
-    tree = cKDTree(np.ascontiguousarray(values.numpy()))
+    tree = KDTree(np.ascontiguousarray(values.numpy()))
     return NearPositives(tree, values, classes, delta, sources, later, references)
 
 

@@ -78,7 +78,8 @@ def shared_directions(inputs: Tensor, pairs: tuple[Tensor, Tensor], count: int) 
     both = both - both.mean(dim=0)
     if broad:  # among the axes that the pairs span, so that no matrix is as wide as the latents
         _, axes = _principal(both, len(both) - 1)
-        inner = shared_directions(both @ axes, tuple(torch.arange(2 * len(first)).chunk(2)), count)
+        halves = torch.arange(2 * len(first)).chunk(2)
+        inner = shared_directions(both @ axes, (halves[0], halves[1]), count)
         return axes @ inner
     spread = both.T @ both / len(both)
     step = (first - second).T @ (first - second) / len(first)
