@@ -5,6 +5,8 @@ import time
 
 import pytest
 
+from tests.widgets.app.waiting import until
+
 pytest.importorskip("panel")
 
 from widgets.app.turns import Left, Turns
@@ -17,28 +19,29 @@ def start(turns, name, log, hold, cancel=None, told=lambda place: None):
         try:
             with turns.turn(cancel or threading.Event(), told):
                 log.append(name)
-                hold.wait(10)
+                hold.wait(60)
         except Left:
             log.append(f"{name} left")
 
     before = turns.waiting + turns.running
     thread = threading.Thread(target=run)
     thread.start()
-    while turns.waiting + turns.running == before:
-        time.sleep(0.001)
+    until(lambda: turns.waiting + turns.running > before)
     return thread
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
 def test_never_more_at_once_than_the_limit(limit):
     turns, now, most, lock = Turns(limit), [0], [0], threading.Lock()
+    meeting = threading.Barrier(limit)  # as many as the limit must be inside together
 
     def work() -> None:
         with turns.turn(threading.Event()):
             with lock:
                 now[0] += 1
                 most[0] = max(most[0], now[0])
-            time.sleep(0.01)
+            meeting.wait(60)
+            time.sleep(0.01)  # one more than the limit would come in here
             with lock:
                 now[0] -= 1
 
@@ -46,7 +49,7 @@ def test_never_more_at_once_than_the_limit(limit):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert most[0] == limit
     assert (turns.running, turns.waiting) == (0, 0)
 
@@ -57,17 +60,15 @@ def test_those_who_wait_come_in_order_and_are_told_their_place():
     threads = [start(turns, "a", log, holds["a"])]
     threads.append(start(turns, "b", log, holds["b"]))
     threads.append(start(turns, "c", log, holds["c"], told=told.append))
-    while told != [2]:
-        time.sleep(0.001)
+    until(lambda: told == [2])
     assert log == ["a"]
     holds["a"].set()
-    while told != [2, 1]:
-        time.sleep(0.001)
+    until(lambda: told == [2, 1])
     assert log == ["a", "b"]
     holds["b"].set()
     holds["c"].set()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert log == ["a", "b", "c"]
 
 
@@ -77,11 +78,11 @@ def test_who_leaves_the_queue_gives_the_place_to_the_next():
     threads.append(start(turns, "b", log, hold, cancel=gone))
     threads.append(start(turns, "c", log, hold))
     gone.set()
-    threads[1].join(10)
+    threads[1].join(60)
     assert log == ["a", "b left"]
     hold.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert log == ["a", "b left", "c"]
 
 
@@ -90,3 +91,18 @@ def test_a_turn_ends_with_an_error_too():
     with pytest.raises(RuntimeError), turns.turn(threading.Event()):
         raise RuntimeError
     assert turns.running == 0
+
+
+def test_nobody_overtakes_the_one_in_front_however_slow():
+    turns, log, hold, slow = Turns(1), [], threading.Event(), threading.Event()
+    threads = [start(turns, "a", log, hold)]
+    threads.append(start(turns, "b", log, hold, told=lambda place: slow.wait(10)))
+    threads.append(start(turns, "c", log, hold))
+    hold.set()
+    threads[0].join(10)
+    time.sleep(0.3)  # b is still being told its place; c looks every twentieth of a second
+    assert log == ["a"]
+    slow.set()
+    for thread in threads:
+        thread.join(10)
+    assert log == ["a", "b", "c"]
