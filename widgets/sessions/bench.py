@@ -280,12 +280,13 @@ class Beside:
         value: Its value in the second.
 
     Raises:
-        SettingError: If the value cannot be used.
+        WorkbenchError: If the value cannot be used.
     """
 
     def __init__(self, first: Bench, setting: str, value: Any) -> None:
         self.first, self.setting, self.value = first, setting, value
-        self.second = Bench(first.state.but(**{setting: value}), cache=first.cache)
+        self.second = first.twin(**{setting: value})
+        self.second.place.subject.ends(self.second.state.start, self.second.state.end)  # refused here
         self._leave = first.subscribe(self._follow)
         self.second.refresh()
 

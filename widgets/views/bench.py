@@ -1,5 +1,6 @@
 """The linked view: the same two points under all lenses, on one canvas, with one table and one badge."""
 
+import html
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,13 @@ from widgets.theme import SIZES, theme_of
 from workbench.bench.bench import Bench, BenchEvent, BenchResult
 from workbench.bench.export import FORMATS, export_filmstrip, strip_of
 from workbench.bench.geodesics import metrics_for
+from workbench.bench.opening import opener_with
 from workbench.bench.scrub import level_grid
 from workbench.bench.state import BACKGROUNDS, LENS_NAMES, PROBES, REGIMES, BenchState, read_view
 from workbench.errors import WorkbenchError
 from workbench.models import Landscape, ScoreModel
 from workbench.scheduling import sentence_of
-from workbench.worlds import WORLDS
+from workbench.worlds import WORLDS, load_world
 from workbench.zoo import MODELS
 
 SETTLE = 0.25
@@ -81,6 +83,7 @@ class BenchExplorer(ipywidgets.VBox):
         self._look = theme_of(theme)
         ends = {name: str(text) for name, text in (("start", start), ("end", end)) if str(text)}
         self.bench = subject if isinstance(subject, Bench) else _bench_of(subject, {**ends, **settings})
+        self._own = "" if self.bench.state.world else self.bench.state.model
         self.session = BenchSession(self.bench, self._look)
         self.bench.place  # noqa: B018 - opened now, so that a wrong name is an error here and no blank view
         self._syncing = False
@@ -146,7 +149,7 @@ class BenchExplorer(ipywidgets.VBox):
     def _build_controls(self) -> None:
         state, subject = self.bench.state, self.bench.place.subject
         images = None if subject.choices is None else len(subject.choices)
-        names = list(dict.fromkeys((state.world or state.model, *WORLDS, *MODELS)))
+        names = list(dict.fromkeys(filter(None, (state.world or state.model, self._own, *WORLDS, *MODELS))))
         shown = narrow()
         drop = {"layout": shown, "style": STYLE}
         self.controls: dict[str, Any] = {
@@ -312,17 +315,8 @@ class BenchExplorer(ipywidgets.VBox):
         name = next(name for name, control in self.controls.items() if control is change["owner"])
         value = change["new"]
         if name == "subject":
-            world = value if value in WORLDS else ""
-            kept = self.bench.state
-            metric = "euclidean" if world in ("muller_brown", "three_hole", "polar_double_well") else "score"
-            asked = BenchState(
-                world=world,
-                model=kept.model if world else value,
-                metric=metric,
-                lenses=kept.lenses,
-                seed=kept.seed,
-            )
-            self._try(lambda: self.bench.look_at(asked))
+            entry = "world" if value in WORLDS and value != self._own else "model"
+            self._try(lambda: self.bench.look_at(self.bench.with_subject(**{entry: value})))
             return
         if name in ("regimes", "lenses"):
             value = ",".join(value)
@@ -532,7 +526,8 @@ class _SecondPanel:
     def _tell(self) -> None:
         own, other = getattr(self.view.bench.state, self.beside.setting), self.beside.value
         self.title.value = (
-            f"<h3>B: {self.beside.setting} = {other!r} <small>(A has {own!r}; everything else is linked; "
+            f"<h3>B: {self.beside.setting} = {html.escape(repr(other))} "
+            f"<small>(A has {html.escape(repr(own))}; everything else is linked; "
             "rows that differ are marked)</small></h3>"
         )
 
@@ -549,17 +544,19 @@ class _SecondPanel:
             self.table.value = self.session.table(changed=changed)
             self.view.table.value = self.view.session.table(changed=changed)
         elif event.what == "error":
-            self.title.value = f"<h3>B</h3><p role='alert'>{event.words}</p>"
+            self.title.value = f"<h3>B</h3><p role='alert'>{html.escape(event.words)}</p>"
 
 
 def _bench_of(subject: str | Path | ScoreModel | Landscape, settings: Mapping[str, Any]) -> Bench:
     if isinstance(subject, str | Path):
         name = str(subject)
-        bare = name in ("muller_brown", "three_hole", "polar_double_well")
-        own = {"world": name} if name in WORLDS else {"model": name}
-        return Bench({**({"metric": "euclidean"} if bare else {}), **own, **settings})
+        if name not in WORLDS:
+            return Bench({"model": name, **settings})
+        metric = metrics_for(subject_of(load_world(name)))[0]
+        return Bench({"world": name, "metric": metric, **settings})
     made = subject_of(subject)
-    return Bench({"model": made.frame.name, **settings}, open_subject=lambda state: made)
+    first = {"model": made.frame.name, "metric": metrics_for(made)[0]}
+    return Bench({**first, **settings}, open_subject=opener_with(made))
 
 
 def _planes(subject: Any) -> list[str]:

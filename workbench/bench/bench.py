@@ -21,6 +21,7 @@ from workbench.bench.background import background_of
 from workbench.bench.cache import ContentCache
 from workbench.bench.compare import Comparison, compare
 from workbench.bench.lenses import lens_named
+from workbench.bench.opening import suited, without_place
 from workbench.bench.places import Place, place_of, subject_of_state
 from workbench.bench.state import BenchState, load_view, save_view, state_of, state_of_cell
 from workbench.errors import SettingError, WorkbenchError
@@ -262,6 +263,31 @@ class Bench:
     def refresh(self, *, speed: Speed = "full", delay: float = 0.0) -> None:
         """Ask for the answers to the state as it is."""
         self._scheduler.submit(self.state, speed, delay=delay)
+
+    def with_subject(self, *, world: str = "", model: str = "fashion") -> BenchState:
+        """The state of another subject: its own ends, a metric and regimes that it has; not looked at yet.
+
+        Args:
+            world: A world's name; overrides the model.
+            model: A model's name.
+
+        Raises:
+            WorkbenchError: If it cannot be opened.
+        """
+        state = without_place(self.state, world=world, model=model)
+        return suited(state, self._subject_of(state))
+
+    def twin(self, **changes: Any) -> "Bench":
+        """Another bench that opens subjects in the same way and shares what was computed.
+
+        Args:
+            changes: Entries in which its state differs.
+
+        Raises:
+            SettingError: If an entry cannot be used.
+        """
+        changed = self.state.but(**changes)
+        return Bench(changed, cache=self.cache, open_subject=self._open, gate=self._gate)
 
     # -- gestures
 

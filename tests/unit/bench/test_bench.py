@@ -85,12 +85,12 @@ def test_a_newer_change_cancels_a_full_computation():
     def gate(cancel):
         entered.set()
         if not cancelled:
-            cancelled.append(cancel.wait(20))
+            cancelled.append(cancel.wait(60))
         yield
 
     bench = Bench(**FAST, gate=gate)
     bench.change(start="-1.5,0")
-    assert entered.wait(10)
+    assert entered.wait(60)
     bench.change(start="-1.6,0")
     assert bench.wait()
     assert cancelled == [True]
@@ -99,20 +99,19 @@ def test_a_newer_change_cancels_a_full_computation():
 
 
 def test_the_caller_is_not_kept_waiting():
-    hold = threading.Event()
+    hold, held = threading.Event(), []
 
     @contextmanager
     def gate(cancel):
-        hold.wait(20)
+        held.append(hold.wait(60))
         yield
 
     bench = Bench(**FAST, gate=gate)
-    began = time.monotonic()
     bench.change(start="-1.5,0")
-    assert time.monotonic() - began < 2.0
     assert bench.busy
     hold.set()
     assert bench.wait()
+    assert held == [True]  # it was let go by what came after the change
     bench.close()
 
 

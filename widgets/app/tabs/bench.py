@@ -163,7 +163,7 @@ class BenchTab:
             return
         name = next(name for name, control in self.controls.items() if control is event.obj)
         if name == "subject":
-            self._take(lambda: self._opened(event.new))
+            self._take(lambda: self.bench.with_subject(**self.host.offer.entries(event.new)))
             return
         value = event.new
         if name in ("regimes", "lenses"):
@@ -173,17 +173,6 @@ class BenchTab:
         elif name == "sigma":
             value = None if value == OWN else value
         self._take(lambda: self.bench.state.but(**{name: value}))
-
-    def _opened(self, name: str) -> BenchState:
-        """The state of another subject: its own ends, and a metric that it has."""
-        entries = {"model": "fashion", **self.host.offer.entries(name)}
-        state = self.bench.state.but(**entries, start="", end="", via="", sigma=None, projection="")
-        subject = self.host.offer.open_subject(state)
-        metrics = metrics_for(subject)
-        regimes = [one for one in state.regime_names if one in subject.regimes] or [subject.regimes[0]]
-        return state.but(
-            metric=state.metric if state.metric in metrics else metrics[0], regimes=",".join(regimes)
-        )
 
     def _uploaded(self, _: Any) -> None:
         self._take(lambda: self.bench.state.but(start=self.host.offer.uploads.add(self.upload.content())))
