@@ -46,7 +46,7 @@ def desk():
 
 
 def values(desk):
-    assert desk.scheduler.wait(5)
+    assert desk.scheduler.wait(60)
     return [outcome.value for outcome in desk.outcomes]
 
 
@@ -61,7 +61,7 @@ def test_an_answer_is_delivered_and_then_all_is_idle(desk):
 
 def test_a_newer_request_cancels_a_full_one_and_its_answer_is_never_shown(desk):
     desk.scheduler.submit("old")
-    assert desk.started.wait(5)
+    assert desk.started.wait(60)
     desk.scheduler.submit("new")
     desk.gate.set()
     assert values(desk) == ["new full"]
@@ -69,7 +69,7 @@ def test_a_newer_request_cancels_a_full_one_and_its_answer_is_never_shown(desk):
 
 def test_a_coarse_answer_is_let_finish_during_a_drag(desk):
     desk.scheduler.submit("first", "coarse")
-    assert desk.started.wait(5)
+    assert desk.started.wait(60)
     desk.scheduler.submit("second", "coarse")
     desk.scheduler.submit("third", "coarse")
     desk.gate.set()
@@ -78,7 +78,7 @@ def test_a_coarse_answer_is_let_finish_during_a_drag(desk):
 
 def test_release_cancels_the_coarse_answer(desk):
     desk.scheduler.submit("drag", "coarse")
-    assert desk.started.wait(5)
+    assert desk.started.wait(60)
     desk.scheduler.submit("drop", "full")
     desk.gate.set()
     assert values(desk) == ["drop full"]
@@ -86,14 +86,14 @@ def test_release_cancels_the_coarse_answer(desk):
 
 def test_a_delayed_request_is_replaced_before_it_starts(desk):
     desk.gate.set()
-    desk.scheduler.submit("typing", delay=0.2)
+    desk.scheduler.submit("typing", delay=30.0)
     desk.scheduler.submit("typed", delay=0.01)
     assert values(desk) == ["typed full"]
 
 
 def test_cancel_delivers_the_best_so_far_as_stopped(desk):
     desk.scheduler.submit("long")
-    assert desk.started.wait(5)
+    assert desk.started.wait(60)
     desk.scheduler.cancel()
     assert values(desk) == ["long full"]
     assert desk.outcomes[0].stopped
@@ -107,7 +107,7 @@ def test_an_error_is_one_sentence_and_the_worker_lives_on():
 
     desk = Desk(work)
     desk.scheduler.submit("bad")
-    assert desk.scheduler.wait(5)
+    assert desk.scheduler.wait(60)
     desk.scheduler.submit("good")
     assert values(desk) == [None, "good"]
     assert desk.outcomes[0].error == "got 3 nodes; expected at least 5; try nodes=33"
@@ -124,9 +124,9 @@ def test_an_answer_that_cannot_be_shown_is_an_error_and_not_the_end():
 
     scheduler = Scheduler(lambda request, *_: request, deliver=deliver)
     scheduler.submit("strange")
-    assert scheduler.wait(5)
+    assert scheduler.wait(60)
     scheduler.submit("plain")
-    assert scheduler.wait(5)
+    assert scheduler.wait(60)
     assert shown == ["the computation failed with KeyError: 'no such trace'", "plain"]
     scheduler.close()
 
@@ -136,14 +136,14 @@ def test_the_worker_records_no_gradients_whatever_the_caller_has_set():
     desk = Desk(lambda *_: seen.append(torch.is_grad_enabled()))
     with torch.enable_grad():
         desk.scheduler.submit("x")
-        assert desk.scheduler.wait(5)
+        assert desk.scheduler.wait(60)
     assert seen == [False]
     desk.scheduler.close()
 
 
 def test_nothing_is_delivered_after_close(desk):
     desk.scheduler.submit("a")
-    assert desk.started.wait(5)
+    assert desk.started.wait(60)
     desk.scheduler.close()
     assert values(desk) == []
 
@@ -151,10 +151,10 @@ def test_nothing_is_delivered_after_close(desk):
 def test_a_dropped_scheduler_lets_its_thread_end():
     desk = Desk(lambda request, *_: request)
     desk.scheduler.submit("x")
-    assert desk.scheduler.wait(5)
+    assert desk.scheduler.wait(60)
     thread = desk.scheduler._thread
     desk.scheduler.close()
-    thread.join(5)
+    thread.join(60)
     assert not thread.is_alive()
 
 

@@ -1,6 +1,10 @@
 """A page's services: what comes before the page is on a screen waits, and everybody hears their place."""
 
+import threading
+
 import pytest
+
+from tests.widgets.app.waiting import until
 
 pytest.importorskip("panel")
 
@@ -40,17 +44,14 @@ def test_what_comes_before_the_page_is_shown_waits_in_order(host):
 
 
 def test_a_visitor_who_waits_is_told_the_place(host):
-    import threading
-
     with host.turns.turn(threading.Event()):
         outcomes = []
         scheduler = host.scheduler(lambda *asked: "done", outcomes.append, lambda: None)
         scheduler.submit("something")
-        while "in the queue" not in host.text:
-            pass
+        until(lambda: "in the queue" in host.text)
         assert host.text.endswith("you are next in the queue.")
         assert not outcomes
-    assert host.wait(10)
+    assert host.wait(60)
     assert outcomes[0].value == "done"
     host.close()
 
