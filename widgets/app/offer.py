@@ -46,6 +46,8 @@ LARGEST = {
     "sigma": 1e4,
 }
 """Largest values that a visitor may ask for; a run on one's own machine has no such limits."""
+MOST_VIAS = 32
+"""Most points to lead a curve through."""
 FIXED = ("device", "dtype")
 """Settings that are the server's own."""
 
@@ -130,11 +132,13 @@ class Offer:
         return self.stage(state).subject
 
     def check_points(self, subject: Subject, state: Any) -> None:
-        """Refuse points that name a file of the server, or a picture that has been forgotten.
+        """Refuse points that name a file of the server, or a picture that has been forgotten; and too many.
 
         Raises:
             SettingError: If a state has one.
         """
+        if len(state.vias) > MOST_VIAS:
+            raise SettingError(f"{len(state.vias)} via points", f"{MOST_VIAS} at most on this page")
         for text in (state.start, state.end, *state.via.split(";")):
             text = text.strip()
             if text.startswith(PREFIX) and text not in subject.given:

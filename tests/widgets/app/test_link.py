@@ -121,6 +121,13 @@ def test_a_model_is_one_that_is_offered(tmp_path):
     assert offer.subjects[0] == "own"
 
 
+def test_via_points_are_limited():
+    state = PathState(world="v_mixture", via="0,1;" * 32)
+    Offer().stage(state)
+    with pytest.raises(SettingError, match="33 via points"):
+        Offer().stage(state.but(via=state.via + "0,1"))
+
+
 def test_a_forgotten_picture_is_one_sentence():
     with pytest.raises(SettingError, match="does not know any more"):
         Offer().stage(PathState(model="digits", start="picture-0123"))

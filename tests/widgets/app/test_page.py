@@ -98,6 +98,13 @@ def test_bad_input_is_one_sentence_and_the_page_lives_on(page, text):
     assert "● converged" in page.host.text
 
 
+def test_no_control_asks_for_more_than_the_page_bears(page):
+    before = page.tabs["paths"].session.state
+    page.tabs["paths"].nodes.value = 100_001
+    assert "at most on this page" in page.host.text
+    assert page.tabs["paths"].session.state == before
+
+
 def test_another_world_is_another_subject(page):
     tab = page.tabs["paths"]
     tab.subject.value = "muller_brown"

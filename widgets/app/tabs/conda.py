@@ -1,5 +1,6 @@
 """The tab of the contrastive lens: curves through the frames of a flow, rendered on the way."""
 
+import dataclasses
 import threading
 from typing import Any
 
@@ -102,7 +103,9 @@ class CondaTab:
         name = next(name for name, control in self.controls.items() if control is event.obj)
         value = int(event.new) if name in ("k", "steps") else event.new
         try:
-            self.session.take(self.state.but(**{name: value}))
+            state = self.state.but(**{name: value})
+            bearable(dataclasses.asdict(state))
+            self.session.take(state)
         except WorkbenchError as error:
             self.host.fail(error)
             return
@@ -161,6 +164,9 @@ class CondaTab:
 
     def _deliver(self, outcome: Outcome) -> None:
         if outcome.error:
+            if self.session is None and self.state != CondaState():  # an address that cannot be shown
+                self.state = CondaState()
+                self._submit("full")
             self.host.fail(outcome.error)
             return
         session, self.answer = outcome.value

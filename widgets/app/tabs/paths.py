@@ -165,6 +165,7 @@ class PathsTab:
             WorkbenchError: If the state names no valid points.
         """
         session = self.session
+        bearable(state.as_dict())
         if speed == "full":
             self.host.offer.check_points(session.subject, state)
             state = session.filled(state)

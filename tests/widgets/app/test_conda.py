@@ -1,0 +1,78 @@
+"""The contrastive tab without a browser, on a ring in place of the wake."""
+
+import pytest
+import torch
+
+pytest.importorskip("panel")
+
+from tests.oracles import conda as oracle
+from widgets.app.offer import LARGEST, Offer
+from widgets.app.page import Page
+from widgets.app.turns import Turns
+from widgets.sessions.conda import CondaScene
+from workbench.conda.context import make_context
+from workbench.lenses.conda import fit_conda
+
+
+@pytest.fixture(scope="module")
+def scene():
+    torch.set_default_dtype(torch.float64)
+    latents, angle = oracle.ring(count=200, dim=16, seed=0, period=29.3)
+    context = make_context(200, torch.stack([angle.cos(), angle.sin()], dim=1))
+    fit = fit_conda(latents, context, positives="time", dim=3, iterations=60, batch=48, rate=5e-3, restarts=2)
+    return CondaScene(fit, latents, (4, 4), lambda points, variables: points, "ring", (-1.0, 1.0))
+
+
+@pytest.fixture
+def open_tab(scene, monkeypatch):
+    monkeypatch.setattr("widgets.app.tabs.conda.wake_scene", lambda progress: scene)
+    pages = []
+
+    def opened(state="{}"):
+        page = Page(Offer(), Turns(1), {"tab": [b"conda"], "conda": [state.encode()]})
+        pages.append(page)
+        assert page.host.wait(120)
+        return page, page.tabs["conda"]
+
+    yield opened
+    for page in pages:
+        page.close()
+
+
+def test_a_curve_follows_its_control_points(open_tab):
+    page, tab = open_tab()
+    before = tab.answer.path.points
+    assert tab.film.figure is not None
+    handle = tab.canvas.handles[0]
+    tab.canvas.gesture = {
+        "kind": "end",
+        "id": handle["id"],
+        "x": 0.1,
+        "y": 0.2,
+        "seq": tab.canvas.answered + 1,
+    }
+    assert page.host.wait(120)
+    assert not torch.equal(tab.answer.path.points[0], before[0])
+    assert tab.answer.path.points.shape == before.shape
+
+
+@pytest.mark.parametrize(
+    "state", ['{"kind": "loop"}', '{"k": 200}', '{"anchors": "0 999"}', '{"colour": "red"}']
+)
+def test_an_address_that_cannot_be_shown_gives_the_first_view(open_tab, state):
+    page, tab = open_tab(state)
+    assert page.host.wait(120)
+    assert tab.session.state.kind == "spline"
+    assert tab.answer is not None
+    tab.controls["k"].value = 9
+    assert page.host.wait(120)
+    assert tab.answer.state.k == 9
+
+
+@pytest.mark.parametrize("name", ["k", "steps"])
+def test_no_control_asks_for_more_than_the_page_bears(open_tab, name):
+    page, tab = open_tab()
+    before = tab.state
+    tab.controls[name].value = LARGEST[name] + 1
+    assert "at most on this page" in page.host.text
+    assert tab.state == before
