@@ -123,7 +123,7 @@ def fit_frame_model(
         The model in single precision.
 
     Raises:
-        SettingError: If there are fewer than 16 frames, or a setting is out of range.
+        SettingError: If there are fewer than 16 frames, all are the same, or a setting is out of range.
     """
     for name, value in (("steps", steps), ("width", width), ("batch", batch)):
         check_count(name, value)
@@ -140,6 +140,8 @@ def fit_frame_model(
     std = float((data - data.mean(0)).square().mean().sqrt()) or 1.0
     inner.fit_axes(data, std)
     top = float(inner.spreads[0])
+    if not top > 0.0:
+        raise SettingError("frames that are all the same", "frames that vary")
     end = max(float(inner.spreads[-1]), float(inner.rest), 0.02 * top)
     middle, spread = 0.5 * math.log(top * end), 0.25 * math.log(top / end) + 0.5
     settings = TrainSettings(

@@ -29,6 +29,7 @@ from workbench.types import Points
 
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 VIDEOS = (".mp4", ".avi", ".mov", ".mkv", ".webm", ".gif")
+_KNOWN = ("times", "groups", "labels", "variables")  # what an array file may hold beside its frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,8 @@ def load_frames(
     """
     check_count("every", every)
     check_count("limit", limit, none=True)
-    if size is not None and not (len(size) == 2 and all(isinstance(n, int) and n > 0 for n in size)):
+    pair = isinstance(size, tuple | list) and len(size) == 2 and all(isinstance(n, int) for n in size)
+    if size is not None and not (pair and min(size) > 0):
         raise SettingError(shown("size", size), "(rows, columns), or None", "size=(32, 32)")
     path = Path(path)
     stop = None if limit is None else every * limit
@@ -140,7 +142,7 @@ def load_frames(
 
 def _of_folder(path: Path, every: int, stop: int | None) -> list[np.ndarray]:
     files = [file for file in path.iterdir() if file.suffix.lower() in PICTURES]
-    files.sort(key=lambda file: [int(t) if t.isdigit() else t for t in re.split(r"(\d+)", file.name)])
+    files.sort(key=lambda file: [int(t) if t.isdecimal() else t for t in re.split(r"(\d+)", file.name)])
     if not files:
         raise DataError(f"no picture in {str(path)!r}", "files that end in " + ", ".join(PICTURES[:4]))
     black = Image.new("RGBA", (1, 1), (0, 0, 0, 255))
@@ -173,12 +175,15 @@ def _of_arrays(path: Path) -> tuple[np.ndarray, dict[str, np.ndarray]]:
             "(count, rows, columns), with channels, or (count, dim)",
         )
     for name, value in found.items():
-        if len(np.atleast_1d(value)) != len(frames):
+        wide = name == "variables" and value.ndim == 2
+        if name in _KNOWN and (len(np.atleast_1d(value)) != len(frames) or not (value.ndim == 1 or wide)):
             raise DataError(
                 f"{name} of shape {value.shape} for {len(frames)} frames in {path}",
                 f"one {name} entry a frame",
             )
-    return frames, {k: v for k, v in found.items() if k in ("times", "groups", "labels", "variables")}
+        if name in ("times", "variables") and value.dtype.kind not in "fiub":
+            raise DataError(f"{name} of type {value.dtype} in {path}", "numbers", "them as labels")
+    return frames, {k: v for k, v in found.items() if k in _KNOWN}
 
 
 def _of_video(path: Path, every: int, stop: int | None) -> tuple[list[np.ndarray], float]:
@@ -217,6 +222,12 @@ def _as_points(
     """Grey flat frames in [-1, 1], their shape, and how they were scaled."""
     stack = np.asarray(arrays)
     if stack.ndim == 4:
+        if stack.shape[-1] > 4:
+            raise DataError(
+                f"frames of shape {stack.shape} in {path}",
+                "1 to 4 channels on the last axis, (count, rows, columns, channels)",
+                "frames.transpose(0, 2, 3, 1)" if stack.shape[1] <= 4 else "another array",
+            )
         channels = stack[..., :3] if stack.shape[-1] == 4 else stack
         stack = channels.mean(-1) if stack.dtype != np.uint8 else np.rint(channels.mean(-1)).astype(np.uint8)
     if stack.dtype.kind not in "fiub":

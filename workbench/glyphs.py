@@ -30,6 +30,7 @@ FONT_FOLDERS = (
 
 FONT_FILES = (".ttf", ".otf", ".woff", ".woff2", ".t1", ".pfb")
 LETTERS = string.ascii_letters + string.digits
+_NO_LETTER = "\U0010ffff"  # never assigned, so that no font holds it
 _DRAWN = 64  # pixels at which a glyph is drawn before it is reduced
 
 
@@ -97,8 +98,9 @@ def render_glyphs(
             raise DataError(
                 f"{str(file)!r}, which is no readable font ({error})", "a scalable font"
             ) from error
+        blank = bytes(font.getmask(_NO_LETTER))  # what it draws for a letter that it lacks
         for code, letter in enumerate(letters):
-            picture = _drawn(font, letter, side)
+            picture = None if bytes(font.getmask(letter)) == blank else _drawn(font, letter, side)
             if picture is not None:
                 pictures.append(picture)
                 codes.append(code)

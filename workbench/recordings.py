@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from workbench.checks import check_choice, check_count
-from workbench.errors import DataError
+from workbench.errors import DataError, SettingError
 from workbench.frames import FrameSet
 
 RECORDINGS = ("emg", "fmri")
@@ -92,7 +92,7 @@ def _place(name: str, path: str | Path | None) -> Path:
 
 def _emg(path: Path, window: int, hop: int) -> FrameSet:
     if window < _BINS:
-        raise DataError(f"a window of {window} rows", f"at least {_BINS}")
+        raise SettingError(f"a window of {window} rows", f"at least {_BINS}", "window=64")
     signals, labels, sessions = _read_emg(path)
     change = (labels[1:] != labels[:-1]) | (sessions[1:] != sessions[:-1])
     bounds = np.concatenate([[0], change.nonzero()[0] + 1, [len(labels)]])

@@ -18,8 +18,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from workbench.checks import check_choice, check_count
 from workbench.embeddings import fit_pca
-from workbench.errors import ShapeError
+from workbench.errors import SettingError, ShapeError
 from workbench.integrators import Cancel, Progress
 from workbench.types import Points
 from workbench.wake import simulate_wake
@@ -85,7 +86,18 @@ def simulate_frames(
 
     Returns:
         The frames, flow after flow; hidden ones are marked. About 4.5 s of one core a flow.
+
+    Raises:
+        SettingError: For a flow that is not one of the set, or no frame.
     """
+    check_count("count", count)
+    strange = [value for value in reynolds if value not in REYNOLDS]
+    if strange or not reynolds:
+        raise SettingError(
+            f"a flow at Reynolds number {strange[0]:g}" if strange else "no flow",
+            f"some of {', '.join(f'{value:g}' for value in REYNOLDS)}",
+            "simulate_wake for any other",
+        )
     result = simulate_wake(
         reynolds,
         steps=FIRST_STEP + EVERY * count,
@@ -120,7 +132,11 @@ def load_wake(split: str = "sample") -> WakeFrames:
 
     Returns:
         The frames.
+
+    Raises:
+        SettingError: For another name.
     """
+    check_choice("split", split, ("sample", "train", "test"))
     if split != "sample":
         frames = _all_frames()
         return frames.at(frames.hidden if split == "test" else ~frames.hidden)

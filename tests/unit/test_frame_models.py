@@ -51,6 +51,13 @@ def test_shipped_model_of_the_wake_opens_as_a_subject():
     assert float(error) < 0.015  # frames that it never saw, in noise of 0.2
 
 
+def test_flows_and_splits_that_are_not_of_the_set_are_refused():
+    with pytest.raises(SettingError, match=r"^got split='tset'; expected one of sample, train, test"):
+        load_wake("tset")
+    with pytest.raises(SettingError, match=r"^got a flow at Reynolds number 105; expected some of 60, 70"):
+        simulate_frames((100.0, 105.0))
+
+
 def test_gaps_are_the_last_six_of_every_forty_one():
     steps = 8000 + 20 * torch.arange(82)
     assert hidden_frames(steps).nonzero().flatten().tolist() == [*range(35, 41), *range(76, 82)]

@@ -110,6 +110,9 @@ def test_what_cannot_be_read_is_one_sentence(tmp_path: Path, movie: np.ndarray):
     np.savez(tmp_path / "short.npz", frames=movie, labels=np.arange(5))
     np.savez(tmp_path / "other.npz", pictures=movie, sounds=movie)
     np.save(tmp_path / "text.npy", np.array([["a", "b"]]))
+    np.save(tmp_path / "first.npy", np.zeros((5, 3, 8, 8)))
+    np.savez(tmp_path / "when.npz", frames=movie, times=np.array(["noon"] * 12))
+    np.savez(tmp_path / "twice.npz", frames=movie, labels=np.zeros((12, 2), dtype=int))
     (tmp_path / "broken.npz").write_bytes(b"nothing")
     (tmp_path / "broken.gif").write_bytes(b"nothing")
     (tmp_path / "empty").mkdir()
@@ -121,6 +124,12 @@ def test_what_cannot_be_read_is_one_sentence(tmp_path: Path, movie: np.ndarray):
         ("short.npz", r"^got labels of shape \(5,\) for 12 frames in .*; expected one labels entry a frame"),
         ("other.npz", r"with arrays pictures, sounds; expected one that is named 'frames'"),
         ("text.npy", "frames of type <U1"),
+        (
+            "first.npy",
+            r"\(5, 3, 8, 8\) .*; expected 1 to 4 channels on the last axis.*transpose\(0, 2, 3, 1\)",
+        ),
+        ("when.npz", r"^got times of type <U4 in .*; expected numbers"),
+        ("twice.npz", r"^got labels of shape \(12, 2\) for 12 frames"),
         ("broken.npz", "an unreadable file"),
         ("broken.gif", "an unreadable video"),
         ("empty", "no picture in"),
@@ -229,6 +238,12 @@ def test_glyphs_have_their_letter_and_style(font: Path):
     assert float((middle - 7.5).abs().max()) < 1.5  # drawn in the middle
     assert float(ink[2].gt(0.1).sum()) < float(ink[0].gt(0.1).sum())  # an I is narrower than an a
     assert len(found.context()) == 6
+
+
+def test_a_letter_that_a_font_lacks_is_left_out(font: Path):
+    found = render_glyphs("a\u4e2d", folder=font.parent)
+    assert found.labels is not None
+    assert found.labels.tolist() == [0]
 
 
 def test_glyphs_without_fonts_are_one_sentence(tmp_path: Path):
