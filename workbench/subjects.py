@@ -20,6 +20,7 @@ from workbench.devices import resolve_device
 from workbench.embeddings import Identity
 from workbench.errors import SettingError
 from workbench.fields import Field, Window, measure_field
+from workbench.metrics.pullback import jacobian_vector
 from workbench.models import ExactScore, Frame, Landscape, LevelLandscape, ScoreModel
 from workbench.sampling import sample
 from workbench.types import Points
@@ -100,6 +101,22 @@ class Subject:
             return points
         with torch.no_grad():
             return self.decoder.decode(points)
+
+    def seen(self, point: Tensor, directions: Points) -> Tensor:
+        """Directions at a point as a person sees them: through the decoder's Jacobian for latents, J v.
+
+        Args:
+            point: Where, shape (dim,).
+            directions: Vectors, shape (count, dim).
+
+        Returns:
+            Shape (count, dim), or (count, picture dim) for latents; one forward derivative each there.
+        """
+        decoder = self.decoder
+        if decoder is None:
+            return directions
+        moved = directions.to(point)
+        return jacobian_vector(decoder.decode, point.expand_as(moved), moved)[1]
 
     def landscape(self, sigma: float = 0.0) -> Landscape | None:
         """Its energy at a noise level, where it is known in closed form; None elsewhere."""

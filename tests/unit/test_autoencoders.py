@@ -146,6 +146,15 @@ def test_real_images_name_their_latents():
     assert subject.frame.dim == 16
 
 
+def test_directions_are_seen_through_the_decoder():
+    subject = open_subject(model="fashion_latent", dtype="float64")
+    z, v = subject.point("0"), torch.eye(16)[:3]
+    slopes = (subject.decoder.decode(z + 1e-5 * v) - subject.decoder.decode(z - 1e-5 * v)) / 2e-5
+    torch.testing.assert_close(subject.seen(z, v), slopes, rtol=1e-6, atol=1e-7)
+    points = open_subject(model="ring")
+    assert points.seen(points.point("0,1"), v) is v
+
+
 def test_a_picture_file_names_its_latent(tmp_path):
     from PIL import Image
 

@@ -35,7 +35,7 @@ def status_line(report: SolveReport, provenance: Provenance) -> str:
 
 def length_unit(provenance: Provenance) -> str:
     """What lengths of a result are measured in: latents' own units where the model lives on latents."""
-    return "latent units" if provenance.model.endswith("latent space") else "data units"
+    return "latent units" if "latent space" in provenance.model else "data units"
 
 
 def spaced(count: int) -> str:

@@ -296,3 +296,12 @@ def test_rows_that_are_mixed_are_a_fault():
     found = examine(model, count=24, dtype=torch.float64)
     assert "rows of a batch are mixed" in found.finding("rows").sentence
     assert "rows" in {fault.name for fault in found.faults}
+
+
+def test_views_share_the_memory_that_they_show():
+    def viewed():
+        x = torch.zeros(1000, dtype=torch.float64)
+        views = x.view(10, 100), x.view(-1)
+        return views[0] + 1.0
+
+    assert peak_memory(viewed, torch.device("cpu")) == pytest.approx(2 * 8000 / 1e6, rel=0.1)
