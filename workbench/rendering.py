@@ -13,20 +13,20 @@ References:
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from workbench.conda.gaps import GapScore
-from workbench.errors import ShapeError
+from workbench.errors import SettingError, ShapeError
 from workbench.integrators import Cancel, Progress
 from workbench.inversions.conditions import given_each
 from workbench.inversions.latent import Latent
 from workbench.inversions.solve import decode
 from workbench.models import ScoreModel
 from workbench.nets import NetModel, given
-from workbench.report import Provenance, SolveReport
+from workbench.report import Provenance, SolveReport, Status
 from workbench.types import Points
 
 
@@ -40,7 +40,7 @@ class Rendered:
         moved: How far the frames move along the curve while the condition is held: root mean square distance
             to their mean, relative to that of the film whose condition follows.
         conditioned: Root mean square distance between the two films, relative to the same.
-        report: How the decoding went.
+        report: How both decodings went: the worse status, the calls of both.
         provenance: Where it came from.
     """
 
@@ -103,7 +103,7 @@ def render_path(
         held=second,
         moved=float(_spread(second) / scale),
         conditioned=float((first - second).square().sum(-1).mean().sqrt() / scale),
-        report=films[0].report,
+        report=_both(films[0].report, films[1].report),
         provenance=films[0].provenance,
     )
 
@@ -119,6 +119,7 @@ class FrameGaps:
         frames: What each method rendered, shape (hidden, dim).
         rows: The hidden rows, gap by gap.
         report: How the decoding went.
+        provenance: Where it came from.
     """
 
     errors: dict[str, float]
@@ -126,6 +127,7 @@ class FrameGaps:
     frames: dict[str, Points]
     rows: Tensor
     report: SolveReport
+    provenance: Provenance
 
 
 def render_gaps(
@@ -154,7 +156,15 @@ def render_gaps(
 
     Raises:
         ShapeError: If frames and latents differ in number.
+        SettingError: For a method that the score does not hold.
     """
+    strange = [name for name in methods if name not in score.predictions]
+    if strange or not methods:
+        raise SettingError(
+            f"method {strange[0]!r}" if strange else "no method",
+            f"some of {', '.join(score.predictions)}",
+            "methods=('spline_c',)",
+        )
     if len(frames) != len(latent):
         raise ShapeError(f"{len(frames)} frames of {len(latent)} latents", "as many of both")
     seen = torch.ones(len(frames), dtype=torch.bool)
@@ -172,7 +182,7 @@ def render_gaps(
         parts = torch.zeros_like(totals).index_add_(0, score.gaps, wrong)
         errors[name] = float((parts.sum() / totals.sum()).sqrt())
         per_gap[name] = (parts / totals).sqrt()
-    return FrameGaps(errors, per_gap, made, score.rows, film.report)
+    return FrameGaps(errors, per_gap, made, score.rows, film.report, film.provenance)
 
 
 def condition_along(conditions: Tensor, neighbours: Tensor, weights: Tensor) -> list[float]:
@@ -196,6 +206,20 @@ def _spread(frames: Points) -> Tensor:
     return (frames - frames.mean(0)).square().sum(-1).mean().sqrt()
 
 
+def _both(first: SolveReport, second: SolveReport) -> SolveReport:
+    """The report of two decodings, with the first status that is no success."""
+    status = next(
+        (one.status for one in (first, second) if one.status is not Status.CONVERGED), Status.CONVERGED
+    )
+    return replace(
+        first,
+        status=status,
+        iterations=first.iterations + second.iterations,
+        model_calls=first.model_calls + second.model_calls,
+        warnings=(*first.warnings, *second.warnings),
+    )
+
+
 def _half(progress: Progress | None, index: int) -> Progress | None:
     if progress is None:
         return None
@@ -203,7 +227,18 @@ def _half(progress: Progress | None, index: int) -> Progress | None:
 
 
 def bind(model: ScoreModel, condition: int | str | None) -> ScoreModel:
-    """The model with a condition bound where it is a network with classes, itself otherwise."""
+    """The model with a condition bound where it is a network with classes, itself otherwise.
+
+    Args:
+        model: A score model.
+        condition: Class index or name; None binds nothing.
+
+    Returns:
+        The model to ask.
+
+    Raises:
+        SettingError: For a class that the network does not have.
+    """
     if isinstance(model, NetModel) and condition is not None:
         return given(model, condition)
     return model

@@ -1,16 +1,19 @@
 """What a curve renders to, what the condition adds, and hidden frames compared frame with frame."""
 
+import threading
+
 import pytest
 import torch
 
 from workbench.conda.consistency import linear_r2
 from workbench.conda.context import make_context
 from workbench.conda.gaps import hide_gaps, measure_gaps
-from workbench.errors import ShapeError
+from workbench.errors import SettingError, ShapeError
 from workbench.inversions import decode, encode, given_each
 from workbench.lenses.conda import fit_conda, trace
 from workbench.models import Frame
 from workbench.rendering import condition_along, render_gaps, render_path
+from workbench.report import Status
 from workbench.worlds import GaussianMixture
 from workbench.zoo import load_model
 
@@ -24,10 +27,25 @@ def test_film_of_untouched_latents_is_the_frames(generator: torch.Generator):
     torch.testing.assert_close(found.following, x, rtol=0, atol=1e-8)
     torch.testing.assert_close(found.held[:2], x[:2], rtol=0, atol=1e-8)
     assert found.conditioned > 0.05
+    assert found.report.model_calls == 2 * decode(given_each(model, conditions), latent).report.model_calls
     same = render_path(model, latent, latent.joined(), [0] * 4)
     assert same.conditioned == 0.0
     assert same.moved == 1.0
     assert "the two differ by 0 %" in str(same)
+
+
+def test_a_film_that_was_cancelled_after_the_first_says_so():
+    """The second film stops at once: the first one alone must not answer for both."""
+    model = load_model("moons", dtype=torch.float64)
+    latent = encode(given_each(model, [0, 1]), torch.zeros(2, 2), depth=5.0, steps=4)
+    stop = threading.Event()
+
+    def progress(share: float, text: str) -> None:
+        if share >= 0.5:
+            stop.set()
+
+    found = render_path(model, latent, latent.joined(), [0, 1], progress=progress, cancel=stop)
+    assert found.report.status is Status.CANCELLED
 
 
 def test_conditions_must_fit_the_states():
@@ -65,6 +83,8 @@ def test_hidden_frames_are_scored_in_their_own_space():
     assert len(found.per_gap["lerp_z"]) == int(score.gaps.max()) + 1
     with pytest.raises(ShapeError, match=r"^got 3 frames of 160 latents"):
         render_gaps(world, latent, score, x[:3])
+    with pytest.raises(SettingError, match=r"^got method 'lerp'; expected some of lerp_z"):
+        render_gaps(world, latent, score, x, methods=["lerp"])
 
 
 class Empirical:
