@@ -27,6 +27,7 @@ from widgets.scheduling import Progress, Speed
 from widgets.stage import Stage, open_stage
 from widgets.state import PathState
 from widgets.theme import Theme, theme_of
+from workbench.bench.vias import add_via, drop_via, put_point
 from workbench.checks import check_choice
 from workbench.errors import SettingError
 from workbench.fields import Field
@@ -116,25 +117,15 @@ class PathSession:
             x: Abscissa.
             y: Ordinate.
         """
-        text = self.stage.text_at(x, y)
-        if handle in ("start", "end"):
-            return self.state.but(**{handle: text})
-        vias = list(self.state.vias)
-        vias[_via_row(handle, vias)] = text
-        return self.state.but(via="; ".join(vias))
+        return put_point(self.state, handle, self.stage.text_at(x, y))
 
     def with_via(self, x: float, y: float) -> PathState:
         """The state with one more point to lead the path through, sorted along the line between the ends."""
-        texts = [*self.state.vias, self.stage.text_at(x, y)]
-        start, end = self.subject.point(self.state.start), self.subject.point(self.state.end)
-        texts.sort(key=lambda text: float((self.subject.point(text) - start) @ (end - start)))
-        return self.state.but(via="; ".join(texts))
+        return add_via(self.state, self.subject, self.stage.text_at(x, y))
 
     def without_via(self, handle: str) -> PathState:
         """The state without one of its via points."""
-        vias = list(self.state.vias)
-        del vias[_via_row(handle, vias)]
-        return self.state.but(via="; ".join(vias))
+        return drop_via(self.state, handle)
 
     def after(self, gesture: Gesture) -> tuple[PathState, Speed] | None:
         """What a gesture asks for: a state and a speed, or None if it asks for nothing yet.
@@ -309,11 +300,3 @@ class PathSession:
         rows.append(("projection", projection_line(self.stage.section, result.curve.points)))
         rows.append(("time", f"{1000 * answer.seconds:.0f} ms, {answer.speed}"))
         return rows
-
-
-def _via_row(handle: str, vias: list[str]) -> int:
-    """Which via point a handle is."""
-    names = [f"via {k}" for k in range(len(vias))]
-    if handle not in names:
-        raise SettingError(f"no point {handle!r}", f"one of {', '.join(('start', 'end', *names))}")
-    return names.index(handle)

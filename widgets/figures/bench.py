@@ -12,7 +12,7 @@ from widgets.figures.images import field_uri
 from widgets.figures.status import dress
 from widgets.theme import SIZES, Theme, theme_of
 from workbench.bench.answers import Ellipse, Line
-from workbench.bench.bench import BenchResult
+from workbench.bench.results import BenchResult
 from workbench.bench.trust import Trust, trust_of
 from workbench.embeddings import jacobian_of
 

@@ -33,10 +33,11 @@ from widgets.figures.comparison import comparison_html, comparison_rows
 from widgets.figures.images import pixels_of
 from widgets.theme import Theme
 from workbench.bench.answers import LensAnswer
-from workbench.bench.bench import Bench, BenchEvent, BenchResult
+from workbench.bench.bench import Bench
 from workbench.bench.citations import cite
 from workbench.bench.compare import Comparison
 from workbench.bench.lenses import BENCH_LENSES
+from workbench.bench.results import BenchEvent, BenchResult
 from workbench.bench.scrub import Scrub, scrub_levels
 from workbench.bench.state import BenchState
 from workbench.bench.trust import trust_of

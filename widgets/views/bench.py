@@ -18,10 +18,11 @@ from widgets.figures.strips import strip_figure
 from widgets.sessions.bench import BenchSession, Beside
 from widgets.stage import subject_of
 from widgets.theme import SIZES, theme_of
-from workbench.bench.bench import Bench, BenchEvent, BenchResult
+from workbench.bench.bench import Bench
 from workbench.bench.export import FORMATS, export_filmstrip, strip_of
 from workbench.bench.geodesics import metrics_for
 from workbench.bench.opening import opener_with
+from workbench.bench.results import BenchEvent, BenchResult
 from workbench.bench.scrub import level_grid
 from workbench.bench.state import BACKGROUNDS, LENS_NAMES, PROBES, REGIMES, BenchState, read_view
 from workbench.errors import WorkbenchError

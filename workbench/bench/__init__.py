@@ -10,9 +10,9 @@ from typing import Any
 _HOMES = {
     "BENCH_LENSES": "lenses",
     "Bench": "bench",
-    "BenchEvent": "bench",
+    "BenchEvent": "results",
     "BenchLens": "answers",
-    "BenchResult": "bench",
+    "BenchResult": "results",
     "BenchState": "state",
     "CacheUse": "cache",
     "Comparison": "compare",

@@ -6,112 +6,29 @@ computed before for the same content is not computed again. Work happens on one 
 that a kernel or a page stays responsive. Nothing here knows a front end.
 """
 
-import re
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
-from workbench.bench.answers import BenchLens, Inquiry, LensAnswer, Line, Resolution, answer
-from workbench.bench.background import background_of
+from workbench.bench.answers import Inquiry, LensAnswer, Resolution
+from workbench.bench.asking import ask_all
 from workbench.bench.cache import ContentCache
-from workbench.bench.compare import Comparison, compare
-from workbench.bench.lenses import lens_named
+from workbench.bench.compare import Comparison
 from workbench.bench.opening import suited, without_place
 from workbench.bench.places import Place, place_of, subject_of_state
+from workbench.bench.results import BenchEvent, BenchResult
 from workbench.bench.state import BenchState, load_view, save_view, state_of, state_of_cell
-from workbench.errors import SettingError, WorkbenchError
+from workbench.bench.vias import add_via, drop_via, put_point
 from workbench.fields import Field
 from workbench.integrators import Cancel, Progress
-from workbench.report import Estimate
 from workbench.scheduling import Outcome, Scheduler, Speed
 from workbench.subjects import Subject
 
-What = Literal["state", "answer", "background", "table", "progress", "done", "error", "idle"]
 Gate = Callable[[Cancel], AbstractContextManager[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class BenchEvent:
-    """Something that views want to hear.
-
-    Attributes:
-        what: "state" when it changed; "answer", "background" and "table" as they are ready; "progress";
-            "done" when a request is answered in full or stopped; "error"; "idle" when nothing waits any more.
-        state: The state that it belongs to.
-        speed: "coarse" or "full".
-        answer: The lens's answer, for "answer".
-        background: The field, for "background"; None clears it.
-        table: The table, for "table".
-        share: Share done, for "progress".
-        words: A sentence: on the progress, the error, or the end.
-    """
-
-    what: What
-    state: BenchState
-    speed: Resolution = "full"
-    answer: LensAnswer | None = None
-    background: Field | None = None
-    table: Comparison | None = None
-    share: float = 0.0
-    words: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class BenchResult:
-    """All answers to one state.
-
-    Attributes:
-        state: What was asked.
-        speed: "coarse" or "full".
-        place: The subject and its plane.
-        answers: One a lens, in the order of the state.
-        background: The field on the plane; None if the state asks for none.
-        table: All curves compared.
-        notes: Sentences on what could not be answered.
-    """
-
-    state: BenchState
-    speed: Resolution
-    place: Place
-    answers: tuple[LensAnswer, ...]
-    background: Field | None
-    table: Comparison
-    notes: tuple[str, ...] = ()
-
-    def answer(self, lens: str) -> LensAnswer:
-        """What a lens said.
-
-        Raises:
-            SettingError: If it was not asked.
-        """
-        for found in self.answers:
-            if found.lens == lens:
-                return found
-        raise SettingError(
-            f"the answer of {lens!r}", f"one of {', '.join(found.lens for found in self.answers)}"
-        )
-
-    @property
-    def lines(self) -> tuple[Line, ...]:
-        """Every curve, in the order of the lenses."""
-        return tuple(line for found in self.answers for line in found.lines)
-
-    def numbers(self) -> dict[str, Estimate]:
-        """Every number by a name that a notebook can record: the table's, then the lenses' own."""
-        found = self.table.numbers()
-        for said in self.answers:
-            for name, fact in said.facts:
-                found[f"{said.lens}.{re.sub(r'[^A-Za-z0-9]+', '_', name).strip('_')[:60]}"] = fact
-        calls = sum(said.report.model_calls for said in self.answers if said.report is not None)
-        found["model_calls"] = Estimate(float(calls), unit="points")
-        return found
-
-
 Listener = Callable[[BenchEvent], None]
 
 _SUBJECT = ("world", "model", "condition", "guidance", "device", "dtype")
@@ -302,26 +219,15 @@ class Bench:
         Raises:
             SettingError: If there is no such point.
         """
-        state, text = self.state, self.place.text_at(x, y)
-        if handle in ("start", "end"):
-            return state.but(**{handle: text})
-        vias = list(state.vias)
-        vias[_via_row(handle, vias)] = text
-        return state.but(via="; ".join(vias))
+        return put_point(self.state, handle, self.place.text_at(x, y))
 
     def with_via(self, x: float, y: float) -> BenchState:
         """The state with one more via point, sorted along the line between the ends."""
-        state, subject = self.state, self.place.subject
-        texts = [*state.vias, self.place.text_at(x, y)]
-        start, end = subject.ends(state.start, state.end)
-        texts.sort(key=lambda text: float((subject.point(text) - start) @ (end - start)))
-        return state.but(via="; ".join(texts))
+        return add_via(self.state, self.place.subject, self.place.text_at(x, y))
 
     def without_via(self, handle: str) -> BenchState:
         """The state without one of its via points."""
-        vias = list(self.state.vias)
-        del vias[_via_row(handle, vias)]
-        return self.state.but(via="; ".join(vias))
+        return drop_via(self.state, handle)
 
     # -- listening and waiting
 
@@ -387,7 +293,7 @@ class Bench:
         place = self._place(state)
         place.subject.ends(state.start, state.end)
         with torch.no_grad():
-            return self._all(state, place, resolution, progress, cancel, lambda event: None)
+            return ask_all(Inquiry(state, place, resolution, self.cache, progress, cancel))
 
     def inquiry(
         self,
@@ -399,68 +305,6 @@ class Bench:
         """The question that a state puts to the lenses, for those who ask one of them themselves."""
         state = self.state if state is None else state
         return Inquiry(state, self._place(state), resolution, self.cache, None, cancel)
-
-    def _all(
-        self,
-        state: BenchState,
-        place: Place,
-        speed: Resolution,
-        progress: Progress | None,
-        cancel: Cancel | None,
-        tell: Listener,
-    ) -> BenchResult:
-        """Answers lens by lens, then the field and the table; each told as soon as it is there."""
-        names = state.lens_names
-        steps = len(names) + 2
-        notes: list[str] = []
-        found: list[LensAnswer] = []
-
-        def stopped() -> bool:
-            return cancel is not None and cancel.is_set()
-
-        def part(number: int) -> Progress | None:
-            whole = progress
-            if whole is None:
-                return None
-            return lambda share, words: whole((number + min(max(share, 0.0), 1.0)) / steps, words)
-
-        background: Field | None = None
-        try:
-            background = background_of(Inquiry(state, place, speed, self.cache, None, cancel))
-        except WorkbenchError as error:
-            notes.append(str(error))
-        tell(BenchEvent("background", state, speed, background=background))
-        for number, name in enumerate(names):
-            if stopped():
-                break
-            lens = lens_named(name)
-            one = self._one(lens, state, place, speed, part(number + 1), cancel)
-            if stopped() and one.report is None:
-                break
-            found.append(one)
-            tell(BenchEvent("answer", state, speed, answer=one))
-        inquiry = Inquiry(state, place, speed, self.cache, None, cancel)
-        table = compare(inquiry, tuple(found))
-        tell(BenchEvent("table", state, speed, table=table))
-        return BenchResult(state, speed, place, tuple(found), background, table, tuple(notes))
-
-    def _one(
-        self,
-        lens: BenchLens,
-        state: BenchState,
-        place: Place,
-        speed: Resolution,
-        progress: Progress | None,
-        cancel: Cancel | None,
-    ) -> LensAnswer:
-        """One lens's answer; an error of its own is its sentence, so that the others still speak."""
-        try:
-            return answer(
-                lens, state, place, resolution=speed, cache=self.cache, progress=progress, cancel=cancel
-            )
-        except WorkbenchError as error:
-            text = str(error)
-            return LensAnswer(lens.name, speed, sentence=f"{text[:1].upper()}{text[1:]}.")
 
     # -- the worker
 
@@ -477,10 +321,10 @@ class Bench:
             place = self._place(state)
             place.subject.ends(state.start, state.end)
             if speed == "full" and not self._known(state):
-                self._all(state, place, "coarse", None, cancel, tell)
+                ask_all(Inquiry(state, place, "coarse", self.cache, None, cancel), tell)
             if cancel.is_set():
                 return "stopped"
-            result = self._all(state, place, speed, progress, cancel, tell)
+            result = ask_all(Inquiry(state, place, speed, self.cache, progress, cancel), tell)
         return "; ".join(result.notes)
 
     def _known(self, state: BenchState) -> bool:
@@ -553,11 +397,3 @@ class Bench:
 
 def _entries(state: BenchState, names: tuple[str, ...]) -> tuple:
     return tuple(getattr(state, name) for name in names)
-
-
-def _via_row(handle: str, vias: list[str]) -> int:
-    """Which via point a handle is."""
-    names = [f"via {k}" for k in range(len(vias))]
-    if handle not in names:
-        raise SettingError(f"no point {handle!r}", f"one of {', '.join(('start', 'end', *names))}")
-    return names.index(handle)

@@ -14,9 +14,9 @@ from PIL import Image
 from torch import Tensor
 
 from workbench.bench.answers import Line
-from workbench.bench.bench import BenchResult
 from workbench.bench.geodesics import metric_of, metrics_for
 from workbench.bench.places import level_of
+from workbench.bench.results import BenchResult
 from workbench.curves import Curve
 from workbench.errors import MissingExtra, SettingError, ShapeError
 from workbench.geodesics import segment_lengths

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from workbench.bench.answers import Inquiry, LensAnswer
-from workbench.bench.bench import Bench, BenchResult
+from workbench.bench.bench import Bench
 from workbench.bench.events import Change, LevelEvent, find_crossings, find_mode_events
+from workbench.bench.results import BenchResult
 from workbench.bench.state import BenchState
 from workbench.errors import SettingError
 from workbench.flows import noise_range

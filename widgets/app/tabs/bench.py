@@ -20,9 +20,10 @@ from widgets.figures.strips import strip_figure
 from widgets.scheduling import Outcome, Progress
 from widgets.sessions.bench import BenchSession
 from widgets.theme import SIZES
-from workbench.bench.bench import Bench, BenchEvent
+from workbench.bench.bench import Bench
 from workbench.bench.export import strip_of
 from workbench.bench.geodesics import metrics_for
+from workbench.bench.results import BenchEvent
 from workbench.bench.scrub import Scrub, level_grid, scrub_levels
 from workbench.bench.state import BACKGROUNDS, LENS_NAMES, REGIMES, BenchState, state_of, view_parameters
 from workbench.bench.state import view_text as view_of
