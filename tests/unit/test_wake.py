@@ -13,13 +13,14 @@ from workbench.report import Status
 from workbench.storage import load_result, save_result
 from workbench.wake import CRITICAL_REYNOLDS, WakeGrid, WakeResult, measure_shedding, simulate_wake
 
-SMALL = WakeGrid(columns=60, rows=30, diameter=5.0)
+SMALL = WakeGrid(columns=60, rows=31, diameter=5.0)  # no symmetry: the probe sees the cylinder at once
 
 
 @pytest.mark.parametrize("reynolds", [30.0, 100.0])
 def test_series_of_the_probe_is_that_of_the_plain_scheme(reynolds: float):
     found = simulate_wake([reynolds, 50.0], grid=SMALL, steps=120, dtype=torch.float64)
-    expected = oracle.run(60, 30, 5.0, 0.1, reynolds, 120)
+    expected = oracle.run(60, 31, 5.0, 0.1, reynolds, 120)
+    assert np.abs(expected).max() > 1e-4
     np.testing.assert_allclose(found.probe[0].numpy(), expected, rtol=1e-9, atol=1e-12)
 
 
