@@ -134,13 +134,7 @@ def fit_family(
     if cells.shape != samples.shape[:1]:
         raise ShapeError(f"{tuple(cells.shape)} cell indices", f"one for each of {len(samples)} samples")
     dim = points.shape[1]
-    centre = 0.5 * (points.amax(dim=0) + points.amin(dim=0))
-    scale = 0.5 * (points.amax(dim=0) - points.amin(dim=0))
-    if bool((scale == 0.0).any()):
-        axis = int((scale == 0.0).nonzero()[0])
-        raise SettingError(
-            f"points that all agree on axis {axis}", "a spread along every axis", "leaving it out"
-        )
+    centre, scale = span_of(points)
     generator = seeded(generator)
     with torch.random.fork_rng(devices=[]):  # weights are drawn on the CPU, wherever they go
         torch.manual_seed(_seed(generator))
@@ -219,3 +213,27 @@ def network_for(samples: Tensor, count: int) -> nn.Module:
 
 def _seed(generator: torch.Generator) -> int:
     return int(torch.randint(2**31, (), generator=generator, device=generator.device))
+
+
+def span_of(points: Tensor) -> tuple[Tensor, Tensor]:
+    """Middle and half width of natural points along every axis, by which they are scaled to -1 .. 1.
+
+    Args:
+        points: Shape (cells, dim).
+
+    Returns:
+        Middle and half width, shapes (dim,).
+
+    Raises:
+        ShapeError: If the points are not finite, or no table.
+        SettingError: If they coincide along an axis.
+    """
+    if points.ndim != 2 or not bool(torch.isfinite(points).all()):
+        raise ShapeError(f"points of shape {tuple(points.shape)}", "finite ones of shape (cells, dim)")
+    low, high = points.amin(dim=0), points.amax(dim=0)
+    same = (high == low).nonzero()
+    if len(same):
+        raise SettingError(
+            f"points that all agree on axis {int(same[0])}", "a spread along every axis", "leaving it out"
+        )
+    return 0.5 * (high + low), 0.5 * (high - low)

@@ -5,11 +5,13 @@ reference is the same samples with their true statistics (A, M), whose error wit
 against Kaufman's product.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from workbench.checks import check_count, check_number, check_run, shown
 from workbench.draws import seeded
 from workbench.errors import SettingError
 from workbench.integrators import Cancel, Progress
@@ -113,8 +115,15 @@ def try_ising(
         grid^2 numbers a configuration, three times.
 
     Raises:
-        SettingError: If the size or the grid is odd, or the size below 4.
+        SettingError: If the size or the grid is odd, the size below 4, or another setting out of range.
     """
+    settings = {"size": size, "grid": grid, "per_cell": per_cell, "sweeps": sweeps, "epochs": epochs}
+    for name, value in settings.items():
+        check_count(name, value)
+    check_number("field", field, above=0.0)
+    check_run(generator, progress, cancel)
+    if not 0.0 < coupling[0] < coupling[1] < math.inf:
+        raise SettingError(shown("coupling", coupling), "two rising numbers above 0", "coupling=(0.1, 0.7)")
     if size % 2 or size < 4 or grid % 2:
         raise SettingError(f"size {size} and grid {grid}", "an even size from 4 and an even grid", "size=8")
     generator = seeded(generator, device)
@@ -151,7 +160,7 @@ def try_ising(
     learned = fit.potential.matrix(points)
     widths = torch.tensor([coupling[1] - coupling[0], 2.0 * field], dtype=torch.float64, device=device)
     say(1.0, f"compared with {reference}")
-    settings = {"size": size, "grid": grid, "per_cell": per_cell, "sweeps": sweeps, "epochs": epochs}
+    settings |= {"coupling": list(coupling), "field": field}
     return LatticeTrial(
         (size, size),
         fit,

@@ -12,9 +12,9 @@ the best possible loss is still biased; `fit_family` has neither problem and one
 without a second derivative is refused: the published layers (ReLU) have a Hessian that is zero or wrong.
 
 References:
-    Lobashev, Guskov, Larchenko, Tamm, "Hessian Geometry of Latent Space in Generative Models", 2025, sections
-    3
-        and 4, https://arxiv.org/abs/2506.10632 (there a U-Net, the Gaussian target and images as channels)
+    Lobashev, Guskov, Larchenko, Tamm, "Hessian Geometry of Latent Space in Generative Models", 2025,
+        sections 3 and 4, https://arxiv.org/abs/2506.10632 (there a U-Net, the Gaussian target and images as
+        channels)
     Amos, Xu, Kolter, "Input Convex Neural Networks", 2017, https://arxiv.org/abs/1609.07152
 """
 
@@ -25,9 +25,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from workbench.checks import check_count, check_number, check_switch
 from workbench.draws import draw_integers, draw_uniform, seeded
 from workbench.errors import SettingError, ShapeError
-from workbench.logpartition.family import network_for
+from workbench.logpartition.family import network_for, span_of
 from workbench.metrics.base import Chart
 from workbench.metrics.hessian import Hessian, check_smooth
 from workbench.report import Provenance, SolveReport, Status, provenance_of
@@ -149,12 +150,24 @@ def fit_two_stage(
         The fit. Its metric is refused by the solvers at points where it is indefinite.
 
     Raises:
-        SettingError: If the potential has no second derivative, or a point has fewer samples than a bundle.
-        ShapeError: If shapes do not fit.
+        SettingError: If the potential has no second derivative, a point has fewer samples than a bundle, an
+            index has no point, or a setting is out of range.
+        ShapeError: If shapes do not fit, or samples are not finite.
     """
+    for setting, value in (("bundle", bundle), ("epochs", epochs), ("steps", steps)):
+        check_count(setting, value)
+    check_number("rate", rate, above=0.0)
+    check_switch("doubled", doubled)
+    span_of(points)
     dim, count = points.shape[1], len(points)
     if cells.shape != samples.shape[:1]:
         raise ShapeError(f"{tuple(cells.shape)} cell indices", f"one for each of {len(samples)} samples")
+    if len(cells) and (int(cells.min()) < 0 or int(cells.max()) >= count):
+        raise SettingError(
+            f"cell indices from {int(cells.min())} to {int(cells.max())}", f"0 to {count - 1}, one a point"
+        )
+    if not bool(torch.isfinite(samples).all()):
+        raise ShapeError("samples that are not finite", "finite values", "leaving them out")
     held = torch.bincount(cells, minlength=count)
     if int(held.min()) < bundle:
         raise SettingError(
@@ -208,7 +221,10 @@ def fit_two_stage(
     metric = Hessian(natural, Chart("natural", dim) if chart is None else chart, name)
     seen = epochs * max(1, len(samples) // _BATCH) * _BATCH * bundle
     message = f"posterior at {stage_one[-1]:.3f} nats, divergence {stage_two[-1]:.4f} nats"
-    report = SolveReport(Status.CONVERGED, epochs + steps, None, seen, stage_two, (), message)
+    finite = math.isfinite(stage_one[-1]) and math.isfinite(stage_two[-1])
+    status = Status.CONVERGED if finite else Status.DIVERGED
+    report = SolveReport(status, epochs + steps, None, seen, stage_two, (), message)
+    report.warn_if_failed()
     return TwoStageFit(metric, target.to(points.dtype), stage_one, stage_two, doubled, report, provenance)
 
 
@@ -217,7 +233,7 @@ def _train_posterior(posterior, draw, count, total, epochs, rate, generator, pro
     losses = []
     steps = max(1, total // _BATCH)
     for epoch in range(epochs):
-        running = 0.0
+        running = torch.zeros((), device=posterior.head[0].weight.device)
         for group in optimiser.param_groups:
             group["lr"] = rate * 0.5 * (1.0 + math.cos(math.pi * epoch / epochs))
         for _ in range(steps):
@@ -226,8 +242,8 @@ def _train_posterior(posterior, draw, count, total, epochs, rate, generator, pro
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-            running += float(loss.detach())
-        losses.append(running / steps)
+            running += loss.detach()
+        losses.append(float(running) / steps)
         if progress is not None:
             progress(0.7 * (epoch + 1) / epochs, f"bundle posterior: cross-entropy {losses[-1]:.3f} nats")
     return tuple(losses)
@@ -274,8 +290,13 @@ def fit_potential(
 
     Raises:
         ShapeError: If the posteriors do not fit the points.
-        SettingError: If the potential has no second derivative.
+        SettingError: If the potential has no second derivative, the points agree along an axis,
+            or a setting is out of range.
     """
+    for setting, value in (("bundle", bundle), ("steps", steps)):
+        check_count(setting, value)
+    check_number("rate", rate, above=0.0)
+    centre, scale = span_of(points)
     if posteriors.shape != (len(points), len(points)):
         raise ShapeError(f"posteriors of shape {tuple(posteriors.shape)}", f"{(len(points), len(points))}")
     if potential is None:
@@ -284,8 +305,6 @@ def fit_potential(
             torch.manual_seed(int(draw_integers(2**31, (), points, generator)))
             potential = ConvexPotential(points.shape[1])
     check_smooth(potential)
-    centre = 0.5 * (points.amax(dim=0) + points.amin(dim=0))
-    scale = 0.5 * (points.amax(dim=0) - points.amin(dim=0))
     unit, target = ((points - centre) / scale).float(), posteriors.float()
     psi, trace = _train_potential(potential.to(unit), unit, target, bundle, steps, rate, progress)
     psi = psi.to(points.dtype)

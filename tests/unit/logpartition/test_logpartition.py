@@ -171,6 +171,33 @@ def test_what_cannot_be_fitted_is_said(small):
         fit_family(spins, points * torch.tensor([1.0, 0.0]), cells)
     with pytest.raises(SettingError, match="a bundle"):
         fit_two_stage(spins[::100], points, cells[::100])
+    with pytest.raises(SettingError, match="agree on axis 0"):
+        fit_two_stage(spins, points * torch.tensor([0.0, 1.0]), cells)
+    with pytest.raises(SettingError, match="cell indices from 1 to 36; expected 0 to 35"):
+        fit_two_stage(spins, points, cells + 1)
+    with pytest.raises(ShapeError, match="samples that are not finite"):
+        fit_two_stage(spins * torch.nan, points, cells)
+
+
+@pytest.mark.parametrize("setting", ["bundle", "epochs", "steps"])
+def test_a_recipe_without_a_stage_is_refused(small, setting):
+    _, points, cells, spins, _ = small
+    with pytest.raises(SettingError, match=f"^got {setting}=0; expected a whole number"):
+        fit_two_stage(spins, points, cells, **{setting: 0})
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"per_cell": 0}, "per_cell=0"),
+        ({"epochs": 0}, "epochs=0"),
+        ({"field": -0.1}, "field=-0.1"),
+        ({"coupling": (0.4, 0.4)}, "coupling="),
+    ],
+)
+def test_a_trial_of_nothing_is_refused(settings, says):
+    with pytest.raises(SettingError, match=f"^got {says}"):
+        try_ising(4, grid=4, **settings)
 
 
 def test_the_whole_way_on_a_small_lattice():
