@@ -11,6 +11,7 @@ from workbench.autoencoders import Vae, VaeModel, VaeSettings, draw_latents, fit
 from workbench.data import load_images
 from workbench.decoders import Autoencoder, LatentModel, decoder_of, show_points
 from workbench.errors import DataError, SettingError
+from workbench.lenses.fisher import find_geodesic
 from workbench.metrics import Chart, decoder_metric, matrix
 from workbench.models import Frame
 from workbench.nets import given
@@ -218,3 +219,12 @@ def test_the_card_tells_the_evidence_of_a_good_model():
     assert read_card_value("class_accuracy_samples") > 0.7
     assert math.isfinite(read_card_value("frechet_conditional"))
     assert np.isfinite(read_card_value("denoising_null_1"))
+
+
+@pytest.mark.slow
+def test_a_geodesic_of_the_decoder_is_shorter_than_the_straight_line(shipped):
+    start, end = shipped.decoder.encode(load_images("fashion", limit=2).points.double())
+    metric = decoder_metric(shipped.decoder.decode, Chart("latents", 16))
+    found = find_geodesic(metric, start, end, nodes=9, levels=1, starts=1)
+    assert found.report.converged
+    assert found.shortest.length.value < found.references[0].length.value
