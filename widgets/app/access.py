@@ -72,7 +72,9 @@ class Gate:
         """Whether somebody offers the token."""
         return hmac.compare_digest(offered.encode("utf-8", "replace"), self._token)
 
-    def judge(self, *, host: str, origin: str, cookie: str, offered: str | None) -> Verdict:
+    def judge(
+        self, *, host: str, origin: str, cookie: str, offered: str | None, site: str = "", use: str = ""
+    ) -> Verdict:
         """What to do with a request.
 
         Args:
@@ -80,12 +82,16 @@ class Gate:
             origin: Its Origin header; empty if it has none.
             cookie: Value of its cookie; empty if it has none.
             offered: A token in its address; None if there is none.
+            site: Its Sec-Fetch-Site header: "cross-site" if another site made a browser ask.
+            use: Its Sec-Fetch-Dest header: "document" for a link that was followed.
 
         Returns:
             "pass", "enter" for one that brings the token, "ask" for one that must, "refuse" for one that
             comes from elsewhere.
         """
         if origin and urlsplit(origin).netloc.lower() != host.lower():
+            return "refuse"
+        if site == "cross-site" and use != "document":  # a frame, a picture or a script of another site
             return "refuse"
         if not self._token:
             return "pass" if is_loopback(urlsplit(f"//{host}").hostname or "") else "refuse"
@@ -170,4 +176,6 @@ def seen(request: Any) -> Mapping[str, Any]:
         "origin": request.headers.get("Origin", ""),
         "cookie": "" if cookie is None else cookie.value,
         "offered": offered[-1].decode("utf-8", "replace") if offered else None,
+        "site": request.headers.get("Sec-Fetch-Site", ""),
+        "use": request.headers.get("Sec-Fetch-Dest", ""),
     }

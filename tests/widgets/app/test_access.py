@@ -50,6 +50,10 @@ def test_a_short_token_is_refused_everywhere():
         ({"origin": "http://127.0.0.1:9999"}, "refuse"),
         ({"origin": "https://example.org"}, "refuse"),
         ({"origin": "null"}, "refuse"),
+        ({"site": "cross-site", "use": "document"}, "pass"),
+        ({"site": "cross-site", "use": "iframe"}, "refuse"),
+        ({"site": "cross-site", "use": "image"}, "refuse"),
+        ({"site": "same-origin", "use": "script"}, "pass"),
     ],
 )
 def test_without_a_token_only_this_machine_passes(changes, verdict):
@@ -157,6 +161,8 @@ def test_a_made_up_cookie_and_another_site_are_sent_away(server):
     assert ask(f"{server}/", Cookie=f"{COOKIE}=made-up")[0] == 401
     cookie = f"{COOKIE}={Gate(TOKEN).mark}"
     assert ask(f"{server}/ws", Cookie=cookie, Origin="https://example.org")[0] == 403
+    framed = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "iframe"}
+    assert ask(f"{server}/", Cookie=cookie, **framed)[0] == 403
 
 
 def test_no_answer_leads_out_of_the_server(server):
