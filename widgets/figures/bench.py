@@ -68,7 +68,7 @@ def distortion_coords(result: BenchResult, *, share: float = 0.03, count: int = 
     angle = torch.linspace(0.0, 2.0 * math.pi, 49, dtype=torch.float64)
     circle = torch.stack([angle.cos(), angle.sin()], dim=-1)
     drawn = []
-    for line in lines_of(result):
+    for line in result.lines:
         if line.kind in ("straight", "exact", "other"):
             continue
         picked = torch.linspace(0, len(line.points) - 1, min(count, len(line.points))).round().long()
@@ -121,7 +121,7 @@ def map_figure(
             sizing="stretch",
             layer="below",
         )
-    lines = lines_of(result)
+    lines = result.lines
     colours = line_colours(lines, look)
     for line in lines:
         coords = place.section.encode(line.points)
@@ -221,10 +221,6 @@ def _add_ellipses(drawing: go.Figure, result: BenchResult, look: Theme) -> None:
             ),
             hovertemplate=f"{one.name}<extra></extra>",
         )
-
-
-def lines_of(result: BenchResult) -> list[Line]:
-    return [line for answer in result.answers for line in answer.lines]
 
 
 def badge_html(trust: Trust, look: Theme) -> str:

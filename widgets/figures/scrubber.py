@@ -4,7 +4,7 @@ import math
 
 import plotly.graph_objects as go
 
-from widgets.figures.bench import line_colours, lines_of
+from widgets.figures.bench import line_colours
 from widgets.figures.status import dress, sentence
 from widgets.theme import SIZES, Theme, theme_of
 from workbench.bench.scrub import Scrub
@@ -40,7 +40,7 @@ def scrubber_figure(scrub: Scrub, *, current: float | None = None, theme: str | 
         for row in result.table.rows:
             if row.kind in ("straight", "path", "geodesic"):
                 names.setdefault(row.line, [None] * len(levels))[k] = row.barrier.value
-    colours = line_colours(lines_of(scrub.results[0]), look)
+    colours = line_colours(scrub.results[0].lines, look)
     for name, heights in names.items():
         drawing.add_scatter(
             x=levels,

@@ -78,7 +78,7 @@ def comparison_figure(
     )
     spread = min(x) > 0 and max(x) > 5 * min(x)
     drawing.update_xaxes(title_text="eigenvalue λ, predicted difficulty", type="log" if spread else "linear")
-    drawing.update_yaxes(title_text="sliced W2 after training", type="log")
+    drawing.update_yaxes(title_text="sliced W2 after training, data units", type="log")
     worse = sum(not ok for ok in comparison.beats_zero)
     note = f"{worse} of {len(x)} directions worse than zeros" if worse else "all better than zeros"
     seeds = comparison.distances[0].seeds
@@ -122,7 +122,7 @@ def curves_figure(
         line=dict(color=look.muted, dash="dash", width=1),
     )
     drawing.update_xaxes(title_text="optimiser steps")
-    drawing.update_yaxes(title_text="sliced W2", type="log")
+    drawing.update_yaxes(title_text="sliced W2, data units", type="log")
     return dress(
         drawing,
         title="Learning along directions",
