@@ -30,7 +30,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from workbench.draws import draw_integers, draw_normal
-from workbench.errors import ModelOutputError, SettingError
+from workbench.errors import ModelOutputError, SettingError, ShapeError
 from workbench.integrators import Progress
 from workbench.judges import shift_images
 from workbench.models import Frame
@@ -101,14 +101,20 @@ class VaeModel:
             z: Latents, shape (*batch, latents).
 
         Returns:
-            Flat pictures, shape (*batch, pixels), in z's dtype. Differentiable, forward and backward.
+            Flat pictures, shape (*batch, pixels), in z's dtype. Differentiable, forward and backward. One
+            pass a point.
+
+        Raises:
+            ShapeError: If z has another last axis than a latent.
         """
         low, high = self._range
-        return self._chunked(lambda rows: low + (high - low) * torch.sigmoid(self._logits(rows)), z)
+        return self._chunked(
+            lambda rows: low + (high - low) * torch.sigmoid(self._logits(rows)), z, self.net.latents
+        )
 
     def logits(self, z: Points) -> Float[Tensor, "*batch pixels"]:
         """Log odds of the pixels, the natural coordinates of the decoder's distribution; as `decode`."""
-        return self._chunked(self._logits, z)
+        return self._chunked(self._logits, z, self.net.latents)
 
     def encode(self, x: Float[Tensor, "*batch pixels"]) -> Points:
         """Latents of pictures: the mean of the encoder's normal.
@@ -117,7 +123,10 @@ class VaeModel:
             x: Flat pictures, shape (*batch, pixels), in the picture's range.
 
         Returns:
-            Latents, shape (*batch, latents), in x's dtype. Differentiable.
+            Latents, shape (*batch, latents), in x's dtype. Differentiable. One pass a picture.
+
+        Raises:
+            ShapeError: If x has another last axis than a picture.
         """
         low, high = self._range
 
@@ -125,7 +134,7 @@ class VaeModel:
             mean, _ = self.net.posterior((rows - low) / (high - low))
             return (mean - self.net.shift) * self.net.scale
 
-        return self._chunked(latents, x)
+        return self._chunked(latents, x, self.net.pixels)
 
     @property
     def _range(self) -> tuple[float, float]:
@@ -134,8 +143,10 @@ class VaeModel:
     def _logits(self, z: Tensor) -> Tensor:
         return self.net.logits(z / self.net.scale + self.net.shift)
 
-    def _chunked(self, function: Callable[[Tensor], Tensor], points: Tensor) -> Tensor:
+    def _chunked(self, function: Callable[[Tensor], Tensor], points: Tensor, width: int) -> Tensor:
         """A function row by row in the network's dtype, in chunks that fit the memory."""
+        if points.shape[-1:] != (width,):
+            raise ShapeError(f"points of shape {tuple(points.shape)}", f"a last axis of {width}")
         weights = self.net.shift
         flat = points.reshape(-1, points.shape[-1]).to(weights.dtype)
         size = max(1, self.memory // (8 * self.net.pixels * weights.element_size()))
@@ -212,6 +223,7 @@ def fit_vae(
 
     Raises:
         SettingError: For settings without steps or pictures that are no squares.
+        ShapeError: If the images are none of the network's.
         ModelOutputError: If the training diverged.
     """
     side = math.isqrt(net.pixels)
@@ -220,6 +232,8 @@ def fit_vae(
             f"steps={settings.steps}, batch={settings.batch}, {net.pixels} pixels",
             "positive steps and batch, square pictures",
         )
+    if images.ndim != 2 or images.shape[1] != net.pixels or not len(images):
+        raise ShapeError(f"images of shape {tuple(images.shape)}", f"(count, {net.pixels})")
     low, high = value_range
     optimiser = torch.optim.AdamW(net.parameters(), lr=settings.rate, betas=(0.9, 0.99), weight_decay=0.0)
     net.train()

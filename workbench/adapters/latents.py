@@ -57,7 +57,8 @@ class Generator:
             point.
 
         Raises:
-            ShapeError: If the callable returns another number of entries than a sample has.
+            ShapeError: If z does not fit, or the callable returns another number of entries than a sample
+                has.
         """
         raw = z.to(self.dtype or z.dtype) / self.scale + self.shift
         return _flat_pass(self.decoding, raw, self.frame, self.picture, self.batch).to(z.dtype)
@@ -104,7 +105,7 @@ class Coder:
             Latents, shape (*batch, frame.dim), in x's dtype. Differentiable if the callable is.
 
         Raises:
-            ShapeError: If the encoder returns another number of entries than a latent has.
+            ShapeError: If x does not fit, or the encoder returns another number of entries than a latent has.
         """
         own = self.generator
         raw = _flat_pass(self.encoding, x.to(own.dtype or x.dtype), own.picture, own.frame, own.batch)
@@ -115,6 +116,8 @@ def _flat_pass(
     function: Callable[[Tensor], Tensor], points: Tensor, before: Frame, after: Frame, batch: int | None
 ) -> Tensor:
     """A callable on shaped batches, as a function of flat points."""
+    if points.shape[-1:] != (before.dim,):
+        raise ShapeError(f"points of shape {tuple(points.shape)}", f"a last axis of {before.dim}")
     shaped = points.reshape(-1, *before.shape)
     made = torch.cat([function(part) for part in shaped.split(batch or max(1, len(shaped)))])
     if made.numel() != len(shaped) * after.dim:

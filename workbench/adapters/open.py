@@ -20,7 +20,7 @@ from workbench.adapters.files import TORCH_SUFFIXES, local_path, read_json, read
 from workbench.adapters.generators import WEIGHTS
 from workbench.adapters.settings import Settings
 from workbench.adapters.wrap import PREDICTIONS, WrappedModel
-from workbench.checks import check_choice, check_count, check_number, check_switch
+from workbench.checks import check_choice, check_count, check_number, check_switch, shown
 from workbench.decoders import Decoder, LatentModel
 from workbench.devices import resolve_device
 from workbench.errors import SettingError
@@ -357,5 +357,7 @@ def _settings(
     check_number("data_std", made.get("data_std"), above=0.0, none=True)
     for key in ("shape", "value_range", "sigma_range", "classes"):
         if key in made:
+            if not isinstance(made[key], tuple | list):
+                raise SettingError(shown(key, made[key]), "a tuple or a list", f"{key}=({made[key]!r},)")
             made[key] = tuple(made[key])
     return Settings(**made, guidance=float(guidance), device=device, dtype=dtype, batch=batch, trust=trust)

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from workbench.checks import check_model
+from workbench.checks import check_count, check_model, check_run
 from workbench.decoders import Decoder, LatentModel
 from workbench.devices import resolve_device
 from workbench.doctor.costs import measure_costs
@@ -27,6 +27,7 @@ BATCH = 16
 """Points that are timed together."""
 _PATIENCE = 20.0  # seconds that drawing and calibrating as declared may take, by which their number is chosen
 _FEWEST, _MOST = 24, 192
+_LEAST = 8  # points below which a mean says nothing
 _CALLS = 45  # evaluations a point that the declared reading costs, derivatives included
 
 SOURCES = (
@@ -60,7 +61,8 @@ def examine(
         The diagnosis. Not differentiable. A wrong conversion costs some ten times as much as a right one.
 
     Raises:
-        SettingError: If it is no score model, or the data do not fit it.
+        SettingError: If it is no score model, the data do not fit it, or there are fewer than two
+            points to look at.
         DataError: If the data cannot be read.
 
     Example:
@@ -70,6 +72,9 @@ def examine(
     """
     if not isinstance(model, Decoder):
         check_model(model, landscapes=True)
+    check_count("count", count, least=2, none=True)
+    check_count("seed", seed, least=0)
+    check_run(None, progress, None)
     began, place = time.monotonic(), resolve_device(device)
     tell = progress or (lambda fraction, message: None)
     generator = torch.Generator(place).manual_seed(seed)

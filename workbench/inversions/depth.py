@@ -2,17 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from workbench.checks import check_count, check_number
+from workbench.checks import check_count, check_model, check_number, check_run
 from workbench.errors import SettingError, ShapeError
 from workbench.integrators import Cancel, Progress
 from workbench.inversions.solve import encode, inversion_levels
 from workbench.inversions.steps import Solver, solver_of
-from workbench.models import ScoreModel
+from workbench.models import ScoreModel, check_points
 from workbench.report import Provenance, SolveReport, Status, provenance_of
 from workbench.types import Points
 
@@ -80,21 +81,28 @@ def probe_depths(
         model calls a sample and depth for a solver of one call.
 
     Raises:
-        ShapeError: If samples and factors do not fit each other.
-        SettingError: For a setting out of range.
+        ShapeError: If samples do not fit the model or the factors, or are not finite.
+        SettingError: For a setting out of range, depths that do not rise, or names of other factors.
     """
-    if factors.ndim != 2 or len(factors) != len(x) or not bool(torch.isfinite(factors).all()):
+    check_model(model)
+    check_points(x, model.frame.dim, name="x")
+    check_run(None, progress, cancel)
+    if x.ndim != 2 or factors.ndim != 2 or len(factors) != len(x) or not bool(torch.isfinite(factors).all()):
         raise ShapeError(
             f"factors of shape {tuple(factors.shape)} for {len(x)} samples", "finite values, one row a sample"
         )
     check_count("folds", folds, least=2)
     check_count("k", k)
     check_number("ridge", ridge, above=0.0)
+    if names and len(names) != factors.shape[1]:
+        raise SettingError(f"{len(names)} names of {factors.shape[1]} factors", "one a factor, or none")
     if len(x) < folds * (k + 1):
         raise SettingError(
             f"{len(x)} samples", f"at least {folds * (k + 1)} for {folds} folds and {k} neighbours"
         )
     chosen = inversion_levels(model.frame, low=low, steps=8)[1:].tolist() if depths is None else list(depths)
+    if not chosen or any(b <= a for a, b in pairwise(chosen)):
+        raise SettingError(f"depths {chosen}", "rising noise levels", "sorted(set(depths))")
     blocks = torch.arange(len(x), device=x.device) * folds // len(x)
     levels, linear, near, calls = [float(inversion_levels(model.frame, low=low, steps=1)[0])], [], [], 0
     scores = [read_factors(x, factors, blocks, k=k, ridge=ridge)]

@@ -178,9 +178,12 @@ def decode(
 
     Raises:
         ShapeError: If the latent does not fit the model or is not finite.
+        SettingError: If it is none.
         NotConverged: If the two copies of "edict" run apart.
     """
     check_model(model)
+    if not isinstance(latent, Latent):
+        raise SettingError(f"a latent of type {type(latent).__name__}", "a Latent", "encode(model, x)")
     check_points(latent.points, model.frame.dim, name="latent.points")
     check_points(latent.partner, model.frame.dim, name="latent.partner")
     check_run(None, progress, cancel)

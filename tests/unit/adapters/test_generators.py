@@ -123,5 +123,7 @@ def test_a_scale_that_loses_everything_is_refused(scale):
 def test_a_decoder_of_another_shape_says_so():
     with pytest.raises(ShapeError, match="shape"):
         generator_of(torch.sin, latent_shape=(2,), shape=(3,)).decode(torch.randn(4, 2))
+    with pytest.raises(ShapeError, match=r"^got points of shape \(1, 4\); expected a last axis of 2"):
+        generator_of(torch.sin, latent_shape=(2,), shape=(2,)).decode(torch.randn(1, 4))  # two latents in one
     with pytest.raises(SettingError, match="a callable"):
         generator_of("sin", latent_shape=(2,), shape=(3,))

@@ -289,6 +289,14 @@ def _saved(path: Path, array: np.ndarray) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    ("settings", "says"), [({"count": 0}, "count=0"), ({"count": -5}, "count=-5"), ({"seed": -1}, "seed=-1")]
+)
+def test_an_examination_of_nothing_is_refused(settings, says):
+    with pytest.raises(SettingError, match=f"^got {says}; expected a whole number"):
+        examine(load_world("v_mixture"), dtype=torch.float64, **settings)
+
+
 def test_rows_that_are_mixed_are_a_fault():
     model = wrap(
         lambda x, t, c: x - x.mean(dim=0), prediction="x0", schedule=VE, shape=(3,), sigma_range=(0.01, 10.0)

@@ -349,3 +349,7 @@ def test_probe_refuses_what_does_not_fit(world: GaussianMixture, x: torch.Tensor
         probe_depths(world, x, torch.zeros(3, 1))
     with pytest.raises(SettingError, match=r"^got 64 samples; expected at least 100"):
         probe_depths(world, x, torch.zeros(64, 1), folds=5, k=19)
+    with pytest.raises(SettingError, match=r"^got 2 names of 1 factors; expected one a factor"):
+        probe_depths(world, x, torch.zeros(64, 1), names=("a", "b"))
+    with pytest.raises(SettingError, match=r"^got depths \[1.0, 0.5\]; expected rising noise levels"):
+        probe_depths(world, x, torch.zeros(64, 1), depths=[1.0, 0.5])
