@@ -45,6 +45,10 @@ def film_pixels(
     layout = (1, *shape) if len(shape) == 2 else shape
     if len(layout) != 3 or layout[0] not in (1, 3) or min(layout[1:]) < 2:
         raise ShapeError(f"frames of shape {shape}", "pictures of one or three channels", "a .npz file")
+    size = int(np.prod(layout))
+    odd = [tuple(film.shape) for film in films.values() if film.ndim != 2 or film.shape[1] != size]
+    if odd:
+        raise ShapeError(f"a film of shape {odd[0]}", f"(steps, {size}), frames of shape {shape}")
     first = next(iter(films.values()))
     low, high = value_range or (float(first.min()), float(first.max()))
     parts: list[np.ndarray] = []
