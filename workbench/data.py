@@ -36,6 +36,9 @@ from workbench.models import Frame
 from workbench.types import Points
 from workbench.wake_set import WAKE_CLASSES, WAKE_SHAPE, load_wake
 
+PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
+"""Endings of picture files."""
+
 FASHION_FOLDER = "/usr/share/datasets/fashion-mnist"
 """Where Debian's package dataset-fashion-mnist puts its files."""
 

@@ -23,11 +23,10 @@ from torch import Tensor
 
 from workbench.checks import check_count, shown
 from workbench.conda.context import Context, make_context
-from workbench.data import open_picture
+from workbench.data import PICTURES, open_picture
 from workbench.errors import DataError, MissingExtra, SettingError
 from workbench.types import Points
 
-PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 VIDEOS = (".mp4", ".avi", ".mov", ".mkv", ".webm", ".gif")
 _KNOWN = ("times", "groups", "labels", "variables")  # what an array file may hold beside its frames
 

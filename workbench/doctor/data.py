@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from workbench.data import load_images, read_image
+from workbench.data import PICTURES, load_images, read_image
 from workbench.decoders import Autoencoder, decoder_of
 from workbench.errors import DataError, SettingError
 from workbench.models import Frame, ScoreModel
@@ -18,7 +18,6 @@ from workbench.types import Points
 
 SETS = ("fashion", "digits")
 """Image sets that can be named."""
-PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff")
 
 
 def read_points(source: str | Path | Tensor, model: ScoreModel, *, limit: int = 512) -> Points:

@@ -12,11 +12,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from workbench.checks import check_count, check_run
 from workbench.draws import seeded
 from workbench.errors import SettingError
 from workbench.integrators import Cancel, Progress
 from workbench.logpartition.family import FamilyFit, fit_family
-from workbench.logpartition.scoring import metric_errors, potential_error, share_indefinite, slope_errors
+from workbench.logpartition.scoring import (
+    affine_rest,
+    metric_errors,
+    potential_error,
+    share_indefinite,
+    slope_errors,
+)
 from workbench.report import Provenance, SolveReport, provenance_of
 from workbench.worlds.tasep import NATURAL, Tasep
 
@@ -100,6 +107,10 @@ def try_tasep(
     Raises:
         SettingError: If the chain, the grid or the window of rates is too small.
     """
+    settings = {"sites": sites, "grid": grid, "per_cell": per_cell, "epochs": epochs}
+    for name, value in settings.items():
+        check_count(name, value)
+    check_run(generator, progress, cancel)
     if sites < 3 or grid < 3 or not 0.0 < rates[0] < rates[1] <= 1.0:
         raise SettingError(
             f"{sites} sites, grid {grid} and rates from {rates[0]:g} to {rates[1]:g}",
@@ -134,11 +145,11 @@ def try_tasep(
         exact = torch.stack([chain.configuration_metric(pair) for pair in corners])
         errors = metric_errors(learned, exact, widths)
     exact_j = chain.current(corners)
-    currents = [torch.exp(-f / sites) for f in (_aligned(points, found_f, exact_f), exact_f)]
+    currents = [torch.exp(-f / sites) for f in (exact_f + affine_rest(points, found_f - exact_f), exact_f)]
     gaps = [float((j - exact_j).square().mean().sqrt()) for j in currents]
     exceeds = torch.linalg.eigvalsh(1.1 * bound - learned)[:, 0] < 0.0
     say(1.0, "compared with the exact chain")
-    settings = {"sites": sites, "grid": grid, "per_cell": per_cell, "epochs": epochs, "rates": rates}
+    settings |= {"rates": list(rates)}
     return ChainTrial(
         sites,
         fit,
@@ -156,9 +167,3 @@ def try_tasep(
         fit.report,
         provenance_of(points, model="TASEP", settings=settings, generator=generator),
     )
-
-
-def _aligned(points: Tensor, found: Tensor, exact: Tensor) -> Tensor:
-    """A potential moved by the affine function that brings it closest to another."""
-    design = torch.cat((points, torch.ones_like(points[:, :1])), dim=1)
-    return found - (design @ torch.linalg.lstsq(design, (found - exact)[:, None]).solution).squeeze(1)
