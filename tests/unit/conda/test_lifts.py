@@ -155,8 +155,8 @@ def test_a_million_latents_are_not_read_to_lift_a_few(tmp_path):
     del array
     points = torch.linspace(0, 1, count, dtype=torch.float32)[:, None]
     index = NeighbourIndex(points, spacing=1e-6)
-    table = open_latents(path)
     before = psutil.Process().memory_info().rss
+    table = open_latents(path)
     found = lift(index, table, torch.rand(33, 1), k=8)
     grown = psutil.Process().memory_info().rss - before
     assert found.latents.shape == (33, dim)
