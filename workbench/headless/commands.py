@@ -305,7 +305,8 @@ def serve_page(
     """Serve the lenses as a page, for people without notebooks, until it is interrupted."""
     from workbench.headless.page import open_page
 
-    _at_least("--port", port, 0)
+    if not 0 <= port < 2**16:
+        raise SettingError(f"--port {port}", "a number from 0 to 65535", "--port 0 for a free one")
     _at_least("--computations", computations, 0)
     raise typer.Exit(
         open_page(

@@ -197,8 +197,14 @@ def read_string(
                 "a symmetric trap, no transition state; try a bumped start"
             )
     warnings += _no_minimum("start", extrema, profile, ground.unit)
+    span = float(profile.energy.max() - profile.energy.min())
     mirrored = tuple(reversed([replace(point, t=1.0 - point.t) for point in extrema]))
     warnings += _no_minimum("end", mirrored, profile, ground.unit)
+    if barrier.error is not None and barrier.error > 0.25 * abs(barrier.value) and barrier.error > 1e-2 * span:
+        warnings.append(
+            f"the barrier {barrier.value:.4g} is uncertain by {barrier.error:.4g} {ground.unit}: "
+            "more images resolve it"
+        )
     modes = mode_energies = None
     if polish_saddles:
         modes, mode_energies = _modes(curve, ground, meter, extrema)

@@ -320,3 +320,13 @@ def test_the_barrier_states_an_error_that_covers_the_truth(nodes):
     truth = known_answer(world, A, B, near=found.curve.points).barrier
     assert found.barrier.error is not None
     assert 1e-12 < abs(found.barrier.value - truth) <= 3 * found.barrier.error
+
+
+def test_a_barrier_that_is_not_resolved_says_so():
+    """Four images across a pass: the stated error is half the barrier."""
+    world = load_world("v_mixture")
+    settings = dict(regime="static", polish=False, measure_share=False)
+    coarse = find_path(world, A, B, nodes=6, **settings)
+    fine = find_path(world, A, B, nodes=33, **settings)
+    said = [any("more images resolve it" in text for text in path.report.warnings) for path in (coarse, fine)]
+    assert said == [True, False]
