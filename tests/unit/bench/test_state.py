@@ -104,7 +104,7 @@ def test_a_file_that_is_no_view_is_refused_in_one_sentence(content):
 
 
 def test_a_file_that_unfolds_is_refused_before_it_does():
-    rows = [f"  - &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]" for k in range(1, 30)]
+    rows = [f"  - &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]" for k in range(1, 5)]
     text = "\n".join(["view: 1", "notebook: 90_side_by_side", "parameters:", " start:", "  - &a0 [x]", *rows])
     with pytest.raises(DataError, match="a reference"):
         read_view(text)
