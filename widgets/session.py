@@ -38,13 +38,15 @@ from workbench.worlds.reference import deviation
 
 COARSE_NODES = 17
 """Images of a coarse answer."""
-COARSE_PICTURES = 9
+COARSE_PICTURES = 7
 """The same for samples that are pictures, whose models cost more."""
 COARSE_STEPS = 10
 """Steps of its evolution."""
 COARSE_GAMMA = 4.0
 """Largest effort of its relaxation, whose cost grows with the square."""
-COARSE_TOL = 1e-3
+PICTURE_STEPS, PICTURE_GAMMA = 4, 1.0
+"""The same for pictures: a hint of the way while the pointer moves, within a third of a second."""
+COARSE_TOL = 5e-3
 """Accuracy of its static string."""
 
 HINT = "drag the ends, or move them with the arrow keys; double-click for a via point, Delete takes it away"
@@ -178,11 +180,15 @@ class PathSession:
             if state.regime == "static":
                 settings["tol"] = COARSE_TOL
             else:
-                settings.update(steps=min(state.steps, COARSE_STEPS), gamma=min(state.gamma, COARSE_GAMMA))
+                settings.update(steps=min(state.steps, COARSE_STEPS), gamma=_least(state.gamma, COARSE_GAMMA))
             if self.subject.pictures:
                 settings.update(nodes=min(state.nodes, COARSE_PICTURES))
                 if state.regime != "static":
-                    settings.update(steps=min(state.steps, COARSE_STEPS // 2), solver="heun")
+                    settings.update(
+                        steps=min(state.steps, PICTURE_STEPS),
+                        gamma=_least(state.gamma, PICTURE_GAMMA),
+                        solver="heun",
+                    )
         return settings
 
     def _compare(
@@ -300,3 +306,8 @@ class PathSession:
         rows.append(("projection", projection_line(self.stage.section, result.curve.points)))
         rows.append(("time", f"{1000 * answer.seconds:.0f} ms, {answer.speed}"))
         return rows
+
+
+def _least(value: float | None, most: float) -> float:
+    """A setting, or what it may be at most."""
+    return most if value is None else min(value, most)

@@ -191,7 +191,8 @@ class PathsTab:
             return  # the visitor has gone on to another subject
         self.canvas.show(**self.session.scene(answer, look))
         exact = None if answer.exact is None else answer.exact.barrier
-        self.profile.show(profile_figure(answer.result, theme=look, exact=exact, width=SIZES.width))
+        if answer.speed == "full" or not self.host.turns.waiting:  # others come before a passing picture
+            self.profile.show(profile_figure(answer.result, theme=look, exact=exact, width=SIZES.width))
         self.facts.object = facts_table(self.session.facts(answer), look)
         report = answer.result.report
         if answer.speed == "full" or not report.converged:
