@@ -172,6 +172,9 @@ class Bench:
                 place_of(state, subject)
         with self._telling:
             with self._lock:
+                if _entries(state, _SUBJECT) != _entries(self._state, _SUBJECT):
+                    self._last, self._background, self._table = {}, None, None  # said of other points
+                    self._answered = None
                 self._state = state
             self._tell(BenchEvent("state", state, speed))
             self._scheduler.submit(state, speed, delay=delay)
@@ -312,8 +315,11 @@ class Bench:
         """Answer one request on the worker's thread; returns what to say at its end."""
 
         def tell(event: BenchEvent) -> None:
-            if not cancel.is_set() or state == self.state:  # stopped by the user: the best so far is shown
-                self._remember(event)
+            with self._telling:  # looked at within, or a newer state could come between
+                if (
+                    not cancel.is_set() or state == self.state
+                ):  # stopped by the user: the best so far is shown
+                    self._remember(event)
 
         with self._gate(cancel):
             if cancel.is_set():

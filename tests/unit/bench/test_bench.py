@@ -258,3 +258,21 @@ def test_the_state_of_a_bench_can_be_given_in_three_ways():
     assert Bench(state).state == Bench(state.as_dict()).state == Bench(**FAST).state
     with pytest.raises(SettingError, match="colour"):
         Bench(colour="red")
+
+
+def test_answers_about_another_subject_are_forgotten_at_once(bench):
+    """Or a picture of the new subject would be drawn with curves of the old one."""
+    bench.refresh()
+    assert bench.wait()
+    seen = []
+    bench.subscribe(
+        lambda event: seen.append((event.what, {said.lines[0].points.shape[-1] for said in told(bench)}))
+    )
+    bench.change(world="g3", start="", end="", regimes="mep")
+    assert seen[0] == ("state", set())
+    assert bench.wait()
+    assert all(len(dims) <= 1 for _, dims in seen)
+
+
+def told(bench):
+    return [said for said in bench.answers.values() if said.lines]
