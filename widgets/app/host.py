@@ -85,7 +85,7 @@ class Host:
 
         def in_turn(request: Any, speed: Any, cancel: Any, progress: Any) -> Any:
             with self.gate(cancel):
-                return work(request, speed, cancel, progress)
+                return work(request, speed, cancel, progress if speed == "full" else _silent)
 
         made = Scheduler(
             in_turn,
@@ -158,6 +158,10 @@ class Host:
             f'<div role="{role}" aria-live="polite" class="wb-status" data-kind="{self.kind}" '
             f'style="color:{colour};{_DOT[self.kind]}line-height:1.4">{lines}{bar}</div>'
         )
+
+
+def _silent(share: float, words: str = "") -> None:
+    """Progress of an answer that is there before a bar could be drawn."""
 
 
 class FigurePane(pn.Column):

@@ -1,5 +1,6 @@
 """The tab of the path lens: the map with movable ends, the profile, and a filmstrip of pictures."""
 
+import time
 from typing import Any
 
 import panel as pn
@@ -16,11 +17,13 @@ from widgets.figures.filmstrip import filmstrip_figure
 from widgets.figures.paths import profile_figure
 from widgets.figures.status import status_line
 from widgets.scheduling import Outcome, Speed
-from widgets.session import PathSession
+from widgets.session import Answer, PathSession
 from widgets.state import PathState, cell_of, state_from
 from widgets.theme import SIZES
 from workbench.errors import WorkbenchError
 
+FIGURE_PAUSE = 1.5
+"""Seconds between two figures while a point is dragged: drawing one holds the curves up."""
 SETTINGS = ("start", "end", "regime", "gamma", "temperature", "nodes")
 
 
@@ -46,7 +49,7 @@ class PathsTab:
         self.profile, self.filmstrip = FigurePane(), FigurePane()
         self.facts = pn.pane.HTML("", sizing_mode="stretch_width")
         self._controls()
-        self._syncing = False
+        self._syncing, self._drawn = False, 0.0
         self._scheduler = host.scheduler(
             lambda *asked: self.session.solve(*asked), self._deliver, lambda: self._rest()
         )
@@ -186,18 +189,26 @@ class PathsTab:
         if outcome.error:
             self.host.fail(outcome.error)
             return
-        answer, look, subject = outcome.value, self.host.look, self.session.subject
+        answer = outcome.value
         if (answer.state.world, answer.state.model) != (self.session.state.world, self.session.state.model):
             return  # the visitor has gone on to another subject
-        self.canvas.show(**self.session.scene(answer, look))
+        self.canvas.show(**self.session.scene(answer, self.host.look))
+        self.host.later(self._explain, answer, outcome.stopped)  # once the curves are on their way
+
+    def _explain(self, answer: Answer, stopped: bool) -> None:
+        """The numbers and figures of an answer; while a point is dragged a figure now and then."""
+        look, subject, now = self.host.look, self.session.subject, time.monotonic()
+        if (answer.state.world, answer.state.model) != (self.session.state.world, self.session.state.model):
+            return
         exact = None if answer.exact is None else answer.exact.barrier
-        if answer.speed == "full" or not self.host.turns.waiting:  # others come before a passing picture
+        if answer.speed == "full" or (now > self._drawn + FIGURE_PAUSE and not self.host.turns.waiting):
+            self._drawn = now
             self.profile.show(profile_figure(answer.result, theme=look, exact=exact, width=SIZES.width))
         self.facts.object = facts_table(self.session.facts(answer), look)
         report = answer.result.report
         if answer.speed == "full" or not report.converged:
-            notes = [*report.warnings, *(["stopped by you, best so far"] if outcome.stopped else [])]
-            kind = "idle" if report.converged and not outcome.stopped else "warning"
+            notes = [*report.warnings, *(["stopped by you, best so far"] if stopped else [])]
+            kind = "idle" if report.converged and not stopped else "warning"
             self.host.say("<br>".join([status_line(report, answer.result.provenance), *notes]), kind)
         if answer.speed == "full" and subject.pictures:
             strip = filmstrip_figure(
