@@ -28,7 +28,7 @@ def executed(tmp_path_factory) -> Regression:
     """The one execution of every notebook. ``WORKBENCH_EXECUTED`` names a folder to take it from instead."""
     folder = Path(os.environ.get(EXECUTED) or tmp_path_factory.mktemp("executed"))
     cases = plan_cases([open_notebook(path) for path in NOTEBOOKS], Settings(device="cpu"), folder)
-    done = regress(cases)
+    done = regress(cases, jobs=2)  # one for each core that a small machine has
     write_reports(done)
     return done
 
