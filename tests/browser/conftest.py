@@ -112,7 +112,7 @@ def lab(tmp_path_factory) -> Iterator[Callable[[str, list[str]], str]]:
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
         notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
         nbformat.write(notebook, root / f"{name}.ipynb")
-        # without the reset the server restores the notebook of the test before, and this one may lie behind it
+        # without the reset the server restores the last test's notebook, and this one may lie behind it
         return f"{address}/lab/tree/{name}.ipynb?reset"
 
     with serving(command, environment=environment, ready=f"{address}/api/status", log=folder / "lab.log"):

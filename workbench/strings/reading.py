@@ -200,7 +200,11 @@ def read_string(
     span = float(profile.energy.max() - profile.energy.min())
     mirrored = tuple(reversed([replace(point, t=1.0 - point.t) for point in extrema]))
     warnings += _no_minimum("end", mirrored, profile, ground.unit)
-    if barrier.error is not None and barrier.error > 0.25 * abs(barrier.value) and barrier.error > 1e-2 * span:
+    if (
+        barrier.error is not None
+        and barrier.error > 0.25 * abs(barrier.value)
+        and barrier.error > 1e-2 * span
+    ):
         warnings.append(
             f"the barrier {barrier.value:.4g} is uncertain by {barrier.error:.4g} {ground.unit}: "
             "more images resolve it"
