@@ -84,7 +84,10 @@ class Cosines:
 def von_mises_loss(kappa: float, negatives: int) -> float:
     """log N minus the mutual information of von Mises pairs, the latter by quadrature of its definition."""
     normal = quad(lambda x: math.exp(kappa * math.cos(x)), -math.pi, math.pi)[0]
-    density = lambda x: math.exp(kappa * math.cos(x)) / normal  # noqa: E731 - one line of a definition
+
+    def density(x):
+        return math.exp(kappa * math.cos(x)) / normal
+
     information = quad(lambda x: density(x) * math.log(2.0 * math.pi * density(x)), -math.pi, math.pi)[0]
     return math.log(negatives) - information
 

@@ -125,7 +125,9 @@ def read_plain(path: Path) -> Any:
         )
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # on other pickle protocols, which it reads or refuses
+            warnings.simplefilter(
+                "ignore", UserWarning
+            )  # on other pickle protocols, which it reads or refuses
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise refused(path) from error

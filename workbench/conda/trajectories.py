@@ -344,7 +344,7 @@ def _with_pydmd(
     most = min(state.shape)
     rank = most if rank is None else min(rank, most)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # condition numbers that PyDMD prints for delayed data
+        warnings.simplefilter("ignore", UserWarning)  # condition numbers that PyDMD prints for delayed data
         if method == "dmd":
             fitted = DMD(svd_rank=rank, exact=True)
             fitted.fit(state.T.numpy(), target.T.numpy())

@@ -174,6 +174,6 @@ def _possible(call: Callable[[], object]) -> bool:
     """Whether a derivative exists."""
     try:
         call()
-    except (SettingError, RuntimeError, NotImplementedError):
+    except (SettingError, RuntimeError):
         return False
     return True

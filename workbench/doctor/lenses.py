@@ -14,6 +14,7 @@ from workbench.adapters.wrap import WrappedModel
 from workbench.decoders import Autoencoder, decoder_of
 from workbench.doctor.diagnosis import Costs, LensRow
 from workbench.doctor.readings import inner_of
+from workbench.errors import ConvergenceWarning
 from workbench.flows import log_likelihood
 from workbench.lenses import LENSES
 from workbench.lenses.paths import find_path
@@ -71,7 +72,7 @@ def _paths(model: ScoreModel, costs: Costs | None, like: torch.Tensor) -> list[L
     rows = []
     for regime in ("transport", "mep", "principal", "static"):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+            warnings.simplefilter("ignore", ConvergenceWarning)  # of a stand-in, whose calls alone count
             found = find_path(
                 stand_in,
                 start,
@@ -177,7 +178,7 @@ def _likelihood(model: ScoreModel, costs: Costs | None, like: torch.Tensor) -> l
         return [LensRow("likelihood", "one point", False, "derivatives", 0, None)]
     point = torch.zeros(1, model.frame.dim, dtype=like.dtype)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore", ConvergenceWarning)  # of a stand-in, whose calls alone count
         found = log_likelihood(
             StandIn(model.frame),
             point,

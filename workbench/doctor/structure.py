@@ -161,18 +161,18 @@ def push_by(denoise, y: Tensor, v: Tensor) -> tuple[Tensor | None, Finding]:
     """J v by the best way there is, and which one that was."""
     try:
         return jacobian_vector(denoise, y, v)[1], Finding("forward derivative", "ok", "J v in one pass")
-    except (SettingError, NotImplementedError, RuntimeError):
+    except (SettingError, RuntimeError):
         pass
     try:
         plain = with_math_attention(lambda points: jacobian_vector(denoise, points, v)[1])(y)
         sentence = "J v only with attention by its plain formula: the fused kernel has no forward derivative"
         return plain, Finding("forward derivative", "note", sentence, "with_math_attention(map)")
-    except (SettingError, NotImplementedError, RuntimeError):
+    except (SettingError, RuntimeError):
         pass
     try:
         twice = with_math_attention(lambda points: jacobian_vector_twice_backward(denoise, points, v)[1])(y)
         sentence = "no forward derivative; J v by two backward passes"
         return twice, Finding("forward derivative", "note", sentence, "double_backward=True")
-    except (SettingError, NotImplementedError, RuntimeError) as error:
+    except (SettingError, RuntimeError) as error:
         first = " ".join(str(error).split())[:120]
         return None, Finding("forward derivative", "note", f"none: {first}", "operations with derivatives")

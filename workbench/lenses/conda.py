@@ -21,6 +21,7 @@ References:
 import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -169,7 +170,7 @@ def fit_conda(
     chunk: int | None = None,
     progress: Progress | None = None,
     cancel: Cancel | None = None,
-    **settings: object,
+    **settings: Any,
 ) -> CondaFit:
     """Learn an embedding in which frames that belong together are close.
 
@@ -203,7 +204,7 @@ def fit_conda(
     unknown = sorted(set(settings) - set(asdict(config)))
     if unknown:
         raise SettingError(f"the setting {unknown[0]!r}", f"one of {', '.join(asdict(config))}")
-    config = replace(config, **settings)  # type: ignore[arg-type]
+    config = replace(config, **settings)
     config.check()
     check_run(generator, progress, cancel)
     check_switch("topology", topology)
