@@ -25,6 +25,7 @@ LAYERS = (
         "decoders",
         "metrics",
         "curves",
+        "splines",
         "embeddings",
         "fields",
         "linalg",

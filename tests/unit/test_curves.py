@@ -7,20 +7,9 @@ import torch
 from scipy.interpolate import CubicSpline
 from torch.testing import assert_close
 
-from workbench.curves import (
-    Curve,
-    arc_knots,
-    bumped,
-    chords,
-    normal_direction,
-    respace,
-    slerp,
-    slope_matrix,
-    spline_weights,
-    straight,
-    via,
-)
+from workbench.curves import Curve, bumped, normal_direction, respace, slerp, straight, via
 from workbench.errors import SettingError, ShapeError
+from workbench.splines import arc_knots, chords, slope_matrix, spline_weights
 
 
 def _random_knots(generator, nodes, batch=()):

@@ -37,13 +37,13 @@ from workbench.integrators import Cancel, Progress
 from workbench.models import ExactScore, Landscape, ScoreModel
 from workbench.report import DB_PER_NAT, Estimate, Provenance, SolveReport, Status, provenance_of
 from workbench.schedules import LINEAR, Schedule
-from workbench.strings.evolution import Gamma
+from workbench.strings.clock import Gamma
+from workbench.strings.descent import Align, Precondition
 from workbench.strings.meter import Meter
 from workbench.strings.profile import Profile
 from workbench.strings.reading import Barrier, Reading, deviation_between, ground_of, read_string
 from workbench.strings.settings import PathSettings, check_ends, check_path, usual_gamma
 from workbench.strings.solve import first_strings, solver_of
-from workbench.strings.static import Align, Precondition
 
 REGIMES: tuple[str, ...] = ("transport", "mep", "principal", "static")
 """What `find_path` can look for."""

@@ -11,11 +11,8 @@ the image of the arc under the flow; for large :math:`\gamma` it tracks the mini
 :math:`-\log p_t`. Outside a
 window of the clock the score is off: a learned score degrades near the data.
 
-Relaxation is stiff: :math:`-\nabla s_t \le 1/s(t)^2` always, and almost every direction of an image has
-just that curvature. It is integrated by the second-order Runge-Kutta-Chebyshev method, whose stable step
-grows with the square of its stages; an explicit Euler step beyond :math:`2/\lambda` does not fail but
-returns a smooth wrong string, so every stage also measures the curvature it met and the report refuses
-steps beyond the limit.
+Relaxation is stiff. It takes Runge-Kutta-Chebyshev steps, which measure the curvature that they meet, and the
+report refuses steps beyond their limit.
 
 The evolution's clock is its own and has nothing to do with the model's training; images live in the frame
 :math:`x = a\,y` of that clock.
@@ -24,42 +21,34 @@ References:
     Moreau, Coeurdoux, Ferre, Vanden-Eijnden, "Probing the Geometry of Diffusion Models with the String
     Method",
         2026, https://arxiv.org/abs/2602.22122
-    Sommeijer, Shampine, Verwer, "RKC: an explicit solver for parabolic PDEs", 1998,
-        https://doi.org/10.1016/S0377-0427(97)00219-7
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from itertools import pairwise
-from numbers import Real
 
 import torch
 from torch import Tensor
 
-from workbench.checks import check_count, check_number, check_run, shown
-from workbench.curves import Curve, arc_knots, respace, slerp, tangents_at_nodes
+from workbench.checks import check_count, check_number, check_run
+from workbench.curves import Curve, respace, slerp
 from workbench.errors import ModelOutputError, SettingError
-from workbench.flows import noise_range
-from workbench.integrators import Cancel, Progress, check_solver, take_step
-from workbench.models import ExactScore, ScoreModel, fields_along
+from workbench.integrators import Cancel, Progress, check_solver
+from workbench.models import ScoreModel
 from workbench.report import SolveReport, Status
-from workbench.schedules import LINEAR, Schedule, sigma_of, time_of
+from workbench.schedules import LINEAR, Schedule
+from workbench.strings.clock import Clock, Gamma, efforts_of, evolution_levels
 from workbench.strings.meter import Meter
+from workbench.strings.relaxation import (
+    RELAXATIONS,
+    Fields,
+    Relaxation,
+    check_relaxation,
+    check_substeps,
+    longest_product,
+)
 from workbench.strings.walkers import Swarm
 from workbench.types import Nodes, Points
-
-Gamma = float | Callable[[float], float]
-
-RELAXATIONS: dict[str, float] = {"euler": 2.0, "heun": 2.0, "rkc": math.inf}
-"""Relaxation methods and the product of step and curvature at which they lose stability."""
-
-_MOST_STAGES = 8  # Chebyshev stages between two respacings
-_SLACK = 1.25  # a learned score may be stiffer than any true one can be
-_MOST_SUBSTEPS = 1_000_000  # sub-steps of a whole run beyond which a gamma is taken for a slip
-_USUAL_CURVATURE = 400.0  # 1/s^2 where the usual window closes; what such a count assumes beyond it
-_FARTHEST = 1e3  # noise end of the evolution, in standard deviations of the data
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,161 +84,6 @@ class EvolvedString:
     resets: float | None
     width: float | None
     report: SolveReport
-
-
-@cache
-def _chebyshev(stages: int) -> tuple[tuple[float, ...], ...]:
-    """Coefficients (mu, nu, mu~, gamma~) of the damped second-order method, one row a stage from the
-    second."""
-    w0 = 1.0 + 2.0 / 13.0 / stages**2
-    t, d, dd = [1.0, w0], [0.0, 1.0], [0.0, 0.0]
-    for _ in range(2, stages + 1):
-        t, d, dd = (
-            [*t, 2 * w0 * t[-1] - t[-2]],
-            [*d, 2 * t[-1] + 2 * w0 * d[-1] - d[-2]],
-            [*dd, 4 * d[-1] + 2 * w0 * dd[-1] - dd[-2]],
-        )
-    w1 = d[stages] / dd[stages]
-    b = [dd[j] / d[j] ** 2 if j >= 2 else dd[2] / d[2] ** 2 for j in range(stages + 1)]
-    rows: list[tuple[float, ...]] = [(b[1] * w1,)]
-    for j in range(2, stages + 1):
-        mu = 2 * b[j] * w1 / b[j - 1]
-        rows.append((2 * b[j] * w0 / b[j - 1], -b[j] / b[j - 2], mu, -(1 - b[j - 1] * t[j - 1]) * mu))
-    return tuple(rows)
-
-
-def stable_reach(stages: int) -> float:
-    """Largest product of step and curvature that the Chebyshev method of so many stages damps."""
-    w0 = 1.0 + 2.0 / 13.0 / stages**2
-    angle = math.acosh(w0)
-    th, sh = math.cosh(stages * angle), math.sinh(stages * angle)
-    first = stages * sh / math.sinh(angle)
-    second = (stages**2 * th - w0 * first) / (w0**2 - 1.0)
-    return (w0 + 1.0) * second / first
-
-
-def stages_for(product: float) -> int:
-    """Fewest stages, two or more, whose stable reach covers a product of step and curvature."""
-    stages = 2
-    while stable_reach(stages) < product:
-        stages += 1
-    return stages
-
-
-def _curvature(x: Tensor, before: Tensor, after: Tensor, move: Tensor) -> Tensor:
-    """Curvature of the energy along a move from x, from the forces at its ends.
-
-    0 where the energy falls ever faster, and where the move is so small that rounding decides.
-    """
-    size = torch.linalg.vector_norm(move, dim=-1)
-    least = 100.0 * torch.finfo(x.dtype).eps ** 0.75 * (1.0 + torch.linalg.vector_norm(x, dim=-1))
-    rise = ((before - after) * move).sum(-1) / size.square().clamp_min(torch.finfo(x.dtype).tiny)
-    return torch.where(size > least, rise.clamp_min(0.0), 0.0)
-
-
-def chebyshev_step(
-    force: Callable[[Tensor], Tensor],
-    x: Tensor,
-    step: float | Tensor,
-    stages: int,
-    first: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """One second-order step of dx/dt = force(x), stable up to curvature `stable_reach(stages) / step`.
-
-    Args:
-        force: Right-hand side.
-        x: State, shape (*batch, dim).
-        step: Step, a number or of a shape that broadcasts against x.
-        stages: Number of stages, at least 2.
-        first: force(x), if it is known.
-
-    Returns:
-        (state after the step, curvature met in the first stage, shape (*batch)). `stages` evaluations.
-    """
-    rows = _chebyshev(stages)
-    f0 = force(x) if first is None else first
-    before, now = x, x + rows[0][0] * step * f0
-    curvature = torch.zeros_like(x[..., 0])
-    for j, (mu, nu, mu_f, gamma_f) in enumerate(rows[1:]):
-        f = force(now)
-        if j == 0:
-            curvature = _curvature(x, f0, f, now - x)
-        before, now = now, (1 - mu - nu) * x + mu * now + nu * before + step * (mu_f * f + gamma_f * f0)
-    return now, curvature
-
-
-@dataclass(frozen=True, slots=True)
-class _Clock:
-    """The evolution's own time: a regular clock, run from noise to data, with the caller's clock for the
-    effort."""
-
-    schedule: Schedule
-    stepped: Schedule
-    times: Tensor  # (steps + 1,) readings of the regular clock, float64 on the host
-    shares: tuple[float, ...]  # the caller's clock at the same moments, 0 at noise and 1 at data
-
-    @classmethod
-    def between(cls, schedule: Schedule, noisy: float, clean: float, steps: int) -> "_Clock":
-        if not math.isfinite(schedule.t_noise):
-            raise SettingError(
-                f"schedule {schedule.name!r} with an endless clock",
-                "a clock of finite length",
-                "LINEAR or OU",
-            )
-        stepped = schedule.regular or schedule
-        levels = torch.tensor([noisy, clean], dtype=torch.float64)
-        begin, finish = time_of(stepped, levels).tolist()
-        times = torch.linspace(begin, finish, steps + 1, dtype=torch.float64)
-        own = time_of(schedule, sigma_of(stepped, times))
-        shares = (own - schedule.t_noise) / (schedule.t_data - schedule.t_noise)
-        return cls(schedule, stepped, times, tuple(shares.tolist()))
-
-    def levels(self, step: int) -> tuple[float, float]:
-        """(a, s) at a reading."""
-        a, s = self.stepped(self.times[step])
-        return float(a), float(s)
-
-
-class _Fields:
-    """The model's fields in the clock's frame, one call for both."""
-
-    def __init__(self, model: ScoreModel, clock: _Clock, meter: Meter) -> None:
-        self.model, self.clock, self.meter = model, clock, meter
-
-    def _both(self, rows: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        return fields_along(self.model, rows, t, self.clock.stepped)
-
-    def velocity(self, x: Tensor, t: Tensor) -> Tensor:
-        """b at points (*batch, dim)."""
-        return self.meter(self._both, x, t)[0]
-
-    def score(self, x: Tensor, t: Tensor) -> Tensor:
-        """s at points (*batch, dim)."""
-        return self.meter(self._both, x, t)[1]
-
-    def carry(self, x: Tensor, t: Tensor, end: Tensor, solver: str) -> Tensor:
-        """One transport step."""
-        return take_step(lambda at, state: (self.velocity(state[0], at),), (x,), t, end, solver)[0]
-
-
-def evolution_levels(model: ScoreModel, sigma: float | None) -> tuple[float, float]:
-    """Noise levels at which an evolution starts and ends.
-
-    Args:
-        model: The model.
-        sigma: Level of the ends asked for; None for the cleanest that the model offers.
-
-    Returns:
-        (noisy, clean) in the data's unit.
-
-    Raises:
-        SettingError: If sigma lies outside the model's range.
-    """
-    low, high = noise_range(model)
-    noisy = min(high, _FARTHEST * model.frame.data_std)
-    if sigma is not None and not low * (1 - 1e-9) <= sigma < noisy:
-        raise SettingError(f"sigma={sigma}", f"a level from {low:g} to {noisy:g}", "sigma=None")
-    return noisy, low if sigma is None else sigma
 
 
 @torch.no_grad()
@@ -350,14 +184,13 @@ def evolve_string(
     meter = Meter(memory_budget) if meter is None else meter
     before = meter.points
     noisy, clean = evolution_levels(model, sigma)
-    clock = _Clock.between(schedule, noisy, clean, steps)
-    fields = _Fields(model, clock, meter)
-    efforts = _efforts(clock, gamma, window, quench)
+    clock = Clock.between(schedule, noisy, clean, steps)
+    fields = Fields(model, clock, meter)
+    efforts = efforts_of(clock, gamma, window, quench)
     if temperature == 0 and substeps is None:
-        longest = stable_reach(_MOST_STAGES) if relaxation == "rkc" else cap
-        _check_substeps(clock, efforts, longest, gamma)
+        check_substeps(clock, efforts, longest_product(relaxation, cap), gamma)
     elif temperature > 0 and most_substeps is None:
-        _check_substeps(clock, efforts, 0.2 * cap, gamma)
+        check_substeps(clock, efforts, 0.2 * cap, gamma)
     times = clock.times.to(start)
     a_clean, _ = clock.levels(steps)
     ends = torch.stack([start, end], dim=-2)
@@ -371,7 +204,7 @@ def evolve_string(
     pieces = torch.cat([arc(here, there, nodes).points for here, there in pairs], dim=-2)
     x = Curve.through(pieces).resample(nodes, passes=2).points
     latents = latents[..., (0, -1), :]
-    relax = _Relaxation(fields, relaxation, cap, substeps)
+    relax = Relaxation(fields, relaxation, cap, substeps)
     swarm = None
     sigmas, lengths = [], []
     cancelled = False
@@ -439,38 +272,6 @@ def evolve_string(
     )
 
 
-def _efforts(clock: _Clock, gamma: Gamma, window: tuple[float, float], quench: float) -> list[float]:
-    """Relaxation effort of every outer step, 0 outside the window."""
-    span = abs(clock.schedule.t_data - clock.schedule.t_noise)
-    efforts = []
-    for before, share in pairwise(clock.shares):
-        if not window[0] <= share <= window[1] + 1e-9:
-            efforts.append(0.0)
-            continue
-        strength = gamma(share) if callable(gamma) else gamma
-        if callable(gamma):
-            check_number(f"gamma({share:.4g})", strength, least=0.0, hint="a gamma that is finite everywhere")
-        strength = float(strength)
-        strength *= min(1.0, (1.0 - share) / (1.0 - quench)) if quench < 1.0 else 1.0
-        efforts.append(strength**2 * abs(share - before) * span if strength < 1e100 else math.inf)
-    return efforts
-
-
-def _check_substeps(clock: _Clock, efforts: list[float], longest: float, gamma: Gamma) -> None:
-    """Refuse a strength whose relaxation would take forever, before it begins."""
-    count = 0.0
-    for step, effort in enumerate(efforts, start=1):
-        s = clock.levels(step)[1]
-        count += effort * min(1.0 / s**2 if s > 0 else math.inf, _USUAL_CURVATURE) / longest
-    if count > _MOST_SUBSTEPS:
-        name = "a gamma function" if callable(gamma) else f"gamma={gamma:g}"
-        raise SettingError(
-            f"{name}, which takes some {count:.1g} relaxation sub-steps",
-            f"at most {_MOST_SUBSTEPS:,} in all",
-            "gamma=7.0",
-        )
-
-
 def _check(
     gamma,
     window,
@@ -505,33 +306,7 @@ def _check(
     check_number("tol", tol, above=0.0)
 
 
-def check_relaxation(gamma: object, window: object, quench: object, temperature: object, eta: object) -> None:
-    """Check how strongly, when and how warm a string relaxes.
-
-    Args:
-        gamma: Strength, a number or a function of the clock's share.
-        window: Shares of the clock.
-        quench: Share of the clock; None for a default.
-        temperature: T; None for a default.
-        eta: Share of the walkers' mean.
-
-    Raises:
-        SettingError: If one of them cannot be used.
-    """
-    if not callable(gamma):
-        check_number("gamma", gamma, least=0.0, hint="gamma=7.0")
-    shares = list(window) if isinstance(window, tuple | list) else []
-    numbers = [float(one) for one in shares if isinstance(one, Real) and not isinstance(one, bool)]
-    if len(shares) != 2 or len(numbers) != 2 or not 0 <= numbers[0] < numbers[1] <= 1:
-        raise SettingError(
-            shown("window", window), "two rising shares of the clock from 0 to 1", "window=(0.1, 0.95)"
-        )
-    check_number("quench", quench, above=0.0, most=1.0, none=True, hint="quench=1.0")
-    check_number("temperature", temperature, least=0.0, none=True, hint="temperature=1.0")
-    check_number("eta", eta, above=0.0, most=1.0, hint="eta=0.1")
-
-
-def _check_finite(x: Tensor, model: ScoreModel, clock: _Clock, step: int, what: str) -> None:
+def _check_finite(x: Tensor, model: ScoreModel, clock: Clock, step: int, what: str) -> None:
     """Name the first image whose state is not finite; the one look at the device an outer step."""
     finite = torch.isfinite(x).all(-1)
     if not bool(finite.all()):
@@ -545,123 +320,8 @@ def _check_finite(x: Tensor, model: ScoreModel, clock: _Clock, step: int, what: 
         )
 
 
-class _Relaxation:
-    """Moves interior images along the score, in steps that the stiffness and the spacing bound."""
-
-    def __init__(self, fields: _Fields, method: str, cap: float, substeps: int | None) -> None:
-        self.fields, self.method, self.cap, self.substeps = fields, method, cap, substeps
-        self.margins: list[Tensor] = []
-        self.taken = 0  # sub-steps so far
-        self.probe: Tensor | None = None
-
-    def __call__(
-        self, x: Tensor, effort: float, levels: tuple[float, float], t: Tensor, cancel: Cancel | None = None
-    ) -> Tensor:
-        """The strings after an effort, respaced after every step; each string has its own steps."""
-        shape = x.shape
-        x = x.reshape(-1, *shape[-2:])
-        exact = isinstance(self.fields.model, ExactScore)
-        bound = (1.0 if exact else _SLACK) / levels[1] ** 2 if levels[1] > 0 else math.inf
-        if bound > 1e4 and exact:
-            bound = self.bound(x, levels[1], t)
-        longest = stable_reach(_MOST_STAGES) if self.method == "rkc" else self.cap
-        count = self.substeps or max(1, math.ceil(effort * bound / longest))
-        left = [effort] * x.shape[0]
-        while max(left) > 0 and not (cancel is not None and cancel.is_set()):
-            self.taken += 1
-            if self.taken > _MOST_SUBSTEPS:
-                raise SettingError(
-                    f"a relaxation of more than {_MOST_SUBSTEPS:,} sub-steps, now at noise {levels[1]:.3g}",
-                    "a field that the images can follow",
-                    "a smaller gamma, or a window that closes earlier",
-                )
-            moving = [k for k, rest in enumerate(left) if rest > 0]
-            forces = self.fields.score(x[moving][:, 1:-1].contiguous(), t)
-            steps = [effort / count] * len(moving)
-            if self.substeps is None:
-                steps = [
-                    min(h, most) for h, most in zip(steps, _slide_bounds(x[moving], forces), strict=True)
-                ]
-            steps = [_even(left[k], h) for k, h in zip(moving, steps, strict=True)]
-            stages = [min(_MOST_STAGES, stages_for(h * bound)) if self.method == "rkc" else 0 for h in steps]
-            for same in sorted(set(stages)):
-                rows = [k for k, number in enumerate(stages) if number == same]
-                strings = [moving[k] for k in rows]
-                h = torch.tensor([steps[k] for k in rows], dtype=x.dtype, device=x.device)[:, None, None]
-                new = self._step(x[strings], forces[rows], h, same, t)
-                x = x.index_copy(0, torch.tensor(strings, device=x.device), respace(new))
-            for k, h in zip(moving, steps, strict=True):
-                left[k] = max(0.0, left[k] - h) if left[k] - h > 1e-9 * effort else 0.0
-        return x.reshape(shape)
-
-    def _step(self, x: Tensor, first: Tensor, h: Tensor, stages: int, t: Tensor) -> Tensor:
-        """Strings (rows, nodes, dim) after one step h, shape (rows, 1, 1), along the score."""
-
-        def pull(inner: Tensor) -> Tensor:
-            return self.fields.score(inner, t)
-
-        inner = x[:, 1:-1]
-        if self.method == "rkc":
-            new, curvature = chebyshev_step(pull, inner, h, stages, first)
-            limit = stable_reach(stages)
-        elif self.method == "heun":
-            second = pull(inner + h * first)
-            curvature = _curvature(inner, first, second, h * first)
-            new, limit = inner + 0.5 * h * (first + second), RELAXATIONS["heun"]
-        else:
-            curvature = self._measured(x, t, 1)
-            new, limit = inner + h * first, RELAXATIONS["euler"]
-        self.margins.append((h[..., 0] * curvature).max() / limit)
-        return torch.cat([x[:, :1], new, x[:, -1:]], dim=1)
-
-    def bound(self, x: Tensor, s: float, t: Tensor) -> float:
-        """Largest curvature to reckon with: 1/s^2, or what is measured where the model is cheap and exact."""
-        bound = 1.0 / s**2 if s > 0 else math.inf
-        if isinstance(self.fields.model, ExactScore):
-            bound = min(bound, 1.5 * float(self._measured(x, t, 6 if self.probe is None else 2).max()))
-        return bound
-
-    def _measured(self, x: Tensor, t: Tensor, count: int) -> Tensor:
-        """Curvature at the images by power iterations that go on from step to step."""
-        inner = x[..., 1:-1, :]
-        if self.probe is None or self.probe.shape != inner.shape:
-            noise = torch.randn(inner.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-            self.probe = (noise / torch.linalg.vector_norm(noise, dim=-1, keepdim=True)).to(inner)
-        force = self.fields.score(inner, t)
-        reach = torch.finfo(x.dtype).eps ** 0.4 * torch.linalg.vector_norm(x.diff(dim=-2), dim=-1).mean()
-        size = torch.zeros_like(inner[..., 0])
-        for _ in range(count):
-            after = self.fields.score(inner + reach * self.probe, t)
-            size = _curvature(inner, force, after, reach * self.probe)
-            bend = (force - after) / reach
-            # shifted so that a falling direction, however steep, does not hide the stiffest rising one
-            bend = bend + torch.linalg.vector_norm(bend, dim=-1, keepdim=True) * self.probe
-            norm = torch.linalg.vector_norm(bend, dim=-1, keepdim=True)
-            self.probe = bend / norm.clamp_min(torch.finfo(x.dtype).tiny)
-        return size
-
-    def worst(self) -> float:
-        """Largest measured share of the stable limit over the run."""
-        return float(torch.stack(self.margins).max()) if self.margins else 0.0
-
-
-def _slide_bounds(x: Tensor, forces: Tensor) -> list[float]:
-    """For each string the step in which neighbouring images slide apart or together by a factor e at most."""
-    knots = arc_knots(x)
-    pull = (forces * tangents_at_nodes(x, knots)[:, 1:-1]).sum(-1)
-    if pull.shape[-1] < 2:
-        return [math.inf] * x.shape[0]
-    rate = (pull.diff(dim=-1).abs() / knots[:, 1:-1].diff(dim=-1).to(pull.dtype)).amax(-1)
-    return (1.0 / rate.clamp_min(torch.finfo(rate.dtype).tiny)).tolist()
-
-
-def _even(left: float, step: float) -> float:
-    """A step no longer than asked that divides what is left evenly."""
-    return left / math.ceil(left / max(step, 1e-9 * left) - 1e-9)
-
-
 def _stir(
-    relax: _Relaxation, swarm, x, effort, levels, t, temperature, eta, modes, cap, most, generator, cancel
+    relax: Relaxation, swarm, x, effort, levels, t, temperature, eta, modes, cap, most, generator, cancel
 ) -> Tensor:
     """Walkers and string after an effort at one noise level."""
     h = min(effort, 0.2 * cap / relax.bound(x, levels[1], t))

@@ -19,7 +19,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from workbench.curves import Curve, slope_matrix
+from workbench.curves import Curve
+from workbench.splines import slope_matrix
 from workbench.types import Nodes
 
 _PER_SEGMENT = 16  # dense points a segment: extrema are then located to a few per cent of a segment

@@ -13,10 +13,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from workbench.curves import Curve, arc_knots, tangents_at_nodes
+from workbench.curves import Curve
 from workbench.errors import ModelOutputError
 from workbench.models import ExactScore, Landscape, ScoreModel, score
 from workbench.report import Estimate
+from workbench.splines import arc_knots, tangents_at_nodes
 from workbench.strings.meter import Meter
 from workbench.strings.profile import (
     Extremum,

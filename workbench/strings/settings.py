@@ -21,7 +21,8 @@ from workbench.errors import SettingError, ShapeError
 from workbench.integrators import Cancel, Progress, check_solver
 from workbench.models import ExactScore, Landscape, ScoreModel, check_points
 from workbench.schedules import Schedule
-from workbench.strings.evolution import Gamma, check_relaxation
+from workbench.strings.clock import Gamma
+from workbench.strings.relaxation import check_relaxation
 
 EXACT_GAMMA = 7.0
 """Relaxation of a string that tracks the path of least energy of a known density."""

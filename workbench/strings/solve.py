@@ -195,7 +195,7 @@ def solve_evolution(
         end.expand(count, -1),
         nodes=settings.nodes,
         gamma=0.0 if regime == "transport" else settings.gamma,
-        window=settings.window,
+        window=(settings.window[0], settings.window[1]),
         quench=quench,
         schedule=settings.schedule,
         steps=steps,

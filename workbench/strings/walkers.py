@@ -25,11 +25,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from workbench.curves import Curve, arc_knots, chords, respace, tangents_at_nodes
+from workbench.curves import Curve, respace
 from workbench.draws import draw_normal, seeded
 from workbench.errors import SettingError
 from workbench.integrators import Cancel, Progress
 from workbench.report import SolveReport, Status
+from workbench.splines import arc_knots, chords, tangents_at_nodes
 from workbench.strings.meter import Meter
 from workbench.types import Nodes, Points, Vectors
 

@@ -14,7 +14,8 @@ from workbench.flows import transport
 from workbench.models import Frame
 from workbench.report import Status
 from workbench.schedules import LINEAR, TRIGONOMETRIC, VE
-from workbench.strings.evolution import chebyshev_step, evolve_string, stable_reach, stages_for
+from workbench.strings.chebyshev import chebyshev_step, stable_reach, stages_for
+from workbench.strings.evolution import evolve_string
 from workbench.worlds import GaussianMixture, deviation, load_world
 
 
