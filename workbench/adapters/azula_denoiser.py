@@ -8,6 +8,7 @@ References:
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,6 +18,22 @@ from workbench.adapters.settings import Settings, class_index, import_extra, sai
 from workbench.adapters.wrap import WrappedModel, wrap
 from workbench.errors import SettingError
 from workbench.schedules import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """The mean of a denoiser's posterior as a callable (x, t, condition).
+
+    Attributes:
+        network: The denoiser.
+    """
+
+    network: Any
+
+    def __call__(self, x: Tensor, t: Tensor, condition: Any) -> Tensor:
+        if isinstance(condition, Mapping):
+            return self.network(x, t, **condition).mean
+        return self.network(x, t, **({} if condition is None else {"label": condition})).mean
 
 
 def open_azula(source: Any, settings: Settings) -> WrappedModel:
@@ -49,12 +66,8 @@ def open_azula(source: Any, settings: Settings) -> WrappedModel:
     network = settings.ready(source, own=False)
     condition = class_index(settings.condition, settings.classes)
 
-    def mean(x: Tensor, t: Tensor, given: Any) -> Tensor:
-        keywords = dict(given) if isinstance(given, Mapping) else {} if given is None else {"label": given}
-        return network(x, t, **keywords).mean
-
     return wrap(
-        mean,
+        Mean(network),
         prediction="x0",
         schedule=azula_schedule(source.schedule),
         shape=settings.shape,

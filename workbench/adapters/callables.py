@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
@@ -58,6 +59,22 @@ def open_callable(source: Any, settings: Settings) -> WrappedModel:
     ).given(condition, said(condition, settings.classes), guidance=settings.guidance)
 
 
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """A callable of (x, t) as one of (x, t, condition) that refuses any condition.
+
+    Attributes:
+        network: The network or function.
+    """
+
+    network: Callable[..., Any]
+
+    def __call__(self, x: Tensor, t: Tensor, condition: Any) -> Tensor:
+        if condition is not None:
+            raise SettingError(f"condition {condition!r} for a network of (x, t)", "None", "condition=None")
+        return self.network(x, t)
+
+
 def accepting_condition(module: Callable[..., Any]) -> Callable[[Tensor, Tensor, Any], Tensor]:
     """A callable of (x, t) or (x, t, condition) as one of (x, t, condition).
 
@@ -76,9 +93,4 @@ def accepting_condition(module: Callable[..., Any]) -> Callable[[Tensor, Tensor,
     except ValueError:  # builtins have no signature
         return module
 
-    def alone(x: Tensor, t: Tensor, condition: Any) -> Tensor:
-        if condition is not None:
-            raise SettingError(f"condition {condition!r} for a network of (x, t)", "None", "condition=None")
-        return module(x, t)
-
-    return alone
+    return Alone(module)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from workbench.adapters.budget import wrapped_in
+from workbench.adapters.networks import asking, network_of
 from workbench.adapters.wrap import WrappedModel
 from workbench.decoders import LatentModel
 from workbench.draws import draw_normal, seeded
@@ -121,18 +122,18 @@ class Autocast:
     """A network computed under autocast.
 
     Attributes:
-        module: The network's callable.
+        plain: The network's callable.
         device: Kind of device.
         dtype: The lower type.
     """
 
-    module: Callable[[Tensor, Tensor, Any], Tensor]
+    plain: Callable[[Tensor, Tensor, Any], Tensor]
     device: str
     dtype: torch.dtype
 
     def __call__(self, x: Tensor, t: Tensor, condition: Any) -> Tensor:
         with torch.autocast(self.device, dtype=self.dtype):
-            return self.module(x, t, condition).to(x.dtype)
+            return self.plain(x, t, condition).to(x.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +141,12 @@ class Compiled:
     """A compiled network that keeps its compiler's remarks on gradients of inner tensors to itself.
 
     Attributes:
-        module: The compiled callable.
+        module: The callable around the compiled network; the adapter's own lines are not compiled.
+        plain: The same without the compiler.
     """
 
     module: Callable[[Tensor, Tensor, Any], Tensor]
+    plain: Callable[[Tensor, Tensor, Any], Tensor]
 
     def __call__(self, x: Tensor, t: Tensor, condition: Any) -> Tensor:
         with warnings.catch_warnings():
@@ -198,7 +201,11 @@ def with_compile(
     if backend not in known:
         raise SettingError(f"backend {backend!r}", f"one of {', '.join(known)}", "compile=True")
     inner = wrapped_in(model)
-    changed = replace(inner, module=Compiled(torch.compile(inner.module, backend=backend, dynamic=True)))
+    plain = inner.module.plain if isinstance(inner.module, Compiled) else inner.module
+    network = network_of(plain)
+    made = torch.compile(plain if network is None else network, backend=backend, dynamic=True)
+    faster = made if network is None else asking(plain, made, bare=False)
+    changed = replace(inner, module=Compiled(faster, plain))
     return _noted(model, inner, changed, f"compiled by {backend}", device)
 
 

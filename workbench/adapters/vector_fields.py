@@ -17,6 +17,7 @@ References:
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -123,27 +124,39 @@ def _widened(a: Tensor, s: Tensor, width: float) -> tuple[Tensor, Tensor]:
     return a, torch.sqrt(s.square() + width**2)
 
 
-def _in_order(
-    network: Callable[..., Tensor], shape: tuple[int, ...]
-) -> Callable[[Tensor, Tensor, Any], Tensor]:
-    """A field of (x, t), (t, x), (t, x, y) or [x, t] as a callable (x, t, condition)."""
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of (x, t), (t, x), (t, x, y) or [x, t] as a callable (x, t, condition).
+
+    Attributes:
+        network: The field.
+        names: Names of its positional arguments.
+        shape: Shape of one point.
+    """
+
+    network: Callable[..., Tensor]
+    names: tuple[str, ...]
+    shape: tuple[int, ...]
+
+    def __call__(self, x: Tensor, t: Tensor, condition: Any) -> Tensor:
+        keywords = _keywords(condition, self.names, x)
+        if len(self.names) < 2 and not keywords and "t" not in self.names:
+            return self.network(torch.cat([x.flatten(1), t.unsqueeze(-1)], dim=-1)).reshape(-1, *self.shape)
+        return self.network(t, x, **keywords) if self.names[0] == "t" else self.network(x, t, **keywords)
+
+
+def _in_order(network: Callable[..., Tensor], shape: tuple[int, ...]) -> Field:
+    """A field with its arguments told apart by their names."""
     function = network.forward if isinstance(network, nn.Module) else network
-    names = [
+    names = tuple(
         name
         for name, one in inspect.signature(function).parameters.items()
         if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
-    ]
-
-    def ask(x: Tensor, t: Tensor, condition: Any) -> Tensor:
-        keywords = _keywords(condition, names, x)
-        if len(names) < 2 and not keywords and "t" not in names:
-            return network(torch.cat([x.flatten(1), t.unsqueeze(-1)], dim=-1)).reshape(-1, *shape)
-        return network(t, x, **keywords) if names[0] == "t" else network(x, t, **keywords)
-
-    return ask
+    )
+    return Field(network, names, shape)
 
 
-def _keywords(condition: Any, names: list[str], x: Tensor) -> dict[str, Any]:
+def _keywords(condition: Any, names: tuple[str, ...], x: Tensor) -> dict[str, Any]:
     """The network's own arguments for a condition; a class number goes to `y`."""
     if condition is None:
         return {}

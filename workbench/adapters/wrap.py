@@ -34,8 +34,9 @@ from numbers import Real
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from workbench.adapters.networks import asking, network_of
 from workbench.errors import ModelOutputError, SettingError, ShapeError
 from workbench.models import Frame, check_sigma
 from workbench.schedules import SCHEDULES, Schedule, rates, sigma_of, time_of
@@ -100,6 +101,37 @@ class WrappedModel:
         parts = [self._pass(*part) for part in zip(flat.split(size), level.split(size), strict=True)]
         return torch.cat(parts).to(y.dtype).reshape(y.shape)
 
+    @property
+    def network(self) -> nn.Module | None:
+        """The torch network behind it, itself and not a copy; None where only a function is known."""
+        return network_of(self.module)
+
+    def ask_network(self, network: nn.Module, x: Tensor, t: Tensor) -> Tensor:
+        """The raw output of another network of the same make, asked in the way of this one.
+
+        Args:
+            network: A copy of `network`, possibly with other weights.
+            x: Inputs as the network sees them, shape (n, *shape).
+            t: What the network is told, shape (n,); see `met_at`.
+
+        Returns:
+            What it predicts, of x's shape, under the condition that is bound or else the null one.
+        """
+        return asking(self.module, network)(x, t, self.null if self.condition is None else self.condition)
+
+    def met_at(self, sigma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """How the network meets noise levels.
+
+        Args:
+            sigma: Noise levels in the data's unit, shape (levels,).
+
+        Returns:
+            What it is told, and a and s of its input a x0 + s eps, each of sigma's shape.
+        """
+        t = time_of(self.schedule, sigma)
+        a = self._factor(t)
+        return (t if self.told is None else self.told(t)), a, a * sigma
+
     def given(self, condition: Any, words: str | None = None, *, guidance: float = 0.0) -> "WrappedModel":
         """The same model with another condition bound.
 
@@ -130,10 +162,14 @@ class WrappedModel:
         free = self._clean(y, sigma, t, self._ask(y, t, self.null))
         return bound + self.frame.guidance * (bound - free)
 
+    def _factor(self, t: Tensor) -> Tensor:
+        """Factor of y in the network's input at clock readings t."""
+        a = self.schedule(t)[0]
+        return a if self.scaling is None else self.scaling(t) * a
+
     def _ask(self, y: Tensor, t: Tensor, condition: Any) -> Tensor:
         """Raw output at flat points, shape (n, dim)."""
-        factor = self.schedule(t)[0] if self.scaling is None else self.scaling(t) * self.schedule(t)[0]
-        x = (factor.unsqueeze(-1) * y).reshape(-1, *self.frame.shape)
+        x = (self._factor(t).unsqueeze(-1) * y).reshape(-1, *self.frame.shape)
         output = self.module(x, t if self.told is None else self.told(t), condition)
         if not isinstance(output, Tensor) or not output.is_floating_point():
             came = output.dtype if isinstance(output, Tensor) else type(output).__name__

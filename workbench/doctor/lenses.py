@@ -8,7 +8,6 @@ import warnings
 from dataclasses import dataclass
 
 import torch
-from torch import nn
 
 from workbench.adapters.wrap import WrappedModel
 from workbench.decoders import Autoencoder, decoder_of
@@ -198,9 +197,9 @@ def _resettable(model: ScoreModel) -> bool:
     inner = inner_of(model)
     if isinstance(inner, NetModel):
         return True
-    module = inner.module if isinstance(inner, WrappedModel) else None
-    return isinstance(module, nn.Module) and any(
-        callable(getattr(layer, "reset_parameters", None)) for layer in module.modules()
+    network = inner.network if isinstance(inner, WrappedModel) else None
+    return network is not None and any(
+        callable(getattr(layer, "reset_parameters", None)) for layer in network.modules()
     )
 
 
