@@ -9,6 +9,7 @@ from workbench.conda.context import make_context
 from workbench.conda.fitting import train
 from workbench.conda.gaps import hide_gaps, measure_gaps, quarter_cycle
 from workbench.conda.latents import open_latents
+from workbench.conda.settings import CondaConfig
 from workbench.errors import SettingError
 
 PERIOD = 26.1
