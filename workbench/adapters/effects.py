@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
+from torch.func import debug_unwrap
 
 from workbench.adapters.budget import wrapped_in
 from workbench.adapters.networks import asking, network_of
@@ -140,6 +142,10 @@ class Autocast:
 class Compiled:
     """A compiled network that keeps its compiler's remarks on gradients of inner tensors to itself.
 
+    Derivatives go to the plain network. Compiled code has no second ones and lets go of what a second pass
+    backward would need; and a compiler that meets a forward one gives up on the network for good, without a
+    word.
+
     Attributes:
         module: The callable around the compiled network; the adapter's own lines are not compiled.
         plain: The same without the compiler.
@@ -149,9 +155,18 @@ class Compiled:
     plain: Callable[[Tensor, Tensor, Any], Tensor]
 
     def __call__(self, x: Tensor, t: Tensor, condition: Any) -> Tensor:
+        if any(_is_differentiated(one) for one in (x, t)):
+            return self.plain(x, t, condition)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")
             return self.module(x, t, condition)
+
+
+def _is_differentiated(x: Tensor) -> bool:
+    """Whether a tensor is being differentiated by, either way, or is inside a transform of torch.func."""
+    if torch.is_grad_enabled() and x.requires_grad:
+        return True
+    return debug_unwrap(x) is not x or forward_ad.unpack_dual(x).tangent is not None
 
 
 def with_autocast(
@@ -183,8 +198,8 @@ def with_compile(
 ) -> tuple[Any, Effect]:
     """The same model with its network compiled by torch, and what that did to the numbers.
 
-    Forward derivatives of a compiled network exist only if the backend has them; where a lens says otherwise,
-    leave this out.
+    Derivatives are those of the plain network, at its speed. The first call compiles, which takes seconds for
+    a small network and minutes for a large one.
 
     Args:
         model: A wrapped network, or one on latents.

@@ -57,12 +57,12 @@ def network_of(module: Asking) -> nn.Module | None:
     return held if isinstance(held, nn.Module) else None
 
 
-def asking(module: Asking, network: nn.Module, *, bare: bool = True) -> Asking:
+def asking(module: Asking, network: Any, *, bare: bool = True) -> Asking:
     """A callable that asks another network in the same way.
 
     Args:
         module: A callable of which `network_of` knows the network.
-        network: The network to ask, of the same make.
+        network: The network to ask, of the same make, or a compiled one.
         bare: Whether what was changed around it, a lower precision or a compiler, is left off.
 
     Returns:

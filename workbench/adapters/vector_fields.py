@@ -142,7 +142,8 @@ class Field:
         keywords = _keywords(condition, self.names, x)
         if len(self.names) < 2 and not keywords and "t" not in self.names:
             return self.network(torch.cat([x.flatten(1), t.unsqueeze(-1)], dim=-1)).reshape(-1, *self.shape)
-        return self.network(t, x, **keywords) if self.names[0] == "t" else self.network(x, t, **keywords)
+        turned = self.names[:1] == ("t",)
+        return self.network(t, x, **keywords) if turned else self.network(x, t, **keywords)
 
 
 def _in_order(network: Callable[..., Tensor], shape: tuple[int, ...]) -> Field:

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch._dynamo import register_backend
 from torch.testing import assert_close
 
 from workbench import open_model
@@ -108,6 +109,51 @@ def test_compiling_is_measured_and_written_down():
     assert_close(model.denoise(y, 1.0), opened().denoise(y, 1.0), rtol=1e-5, atol=1e-6)
     with pytest.raises(SettingError, match="backend 'magic'"):
         opened(compile="magic")
+
+
+@pytest.mark.slow
+def test_the_default_compiler_changes_roundings_only():
+    model, plain = opened(200, compile=True), opened(200)
+    assert any(note.startswith("compiled by inductor") for note in model.frame.notes)
+    y = torch.randn(3, 8)
+    assert_close(model.denoise(y, 1.0), plain.denoise(y, 1.0), rtol=1e-5, atol=1e-6)
+
+
+RUNS = []
+
+
+@register_backend
+def counting(graph, inputs):
+    """A compiler that counts the calls of what it made."""
+    return lambda *given: (RUNS.append(1), graph.forward(*given))[1]
+
+
+def test_derivatives_leave_a_compiled_network_compiled():
+    model, plain = opened(50, compile="counting", dtype="float64"), opened(50, dtype="float64")
+    y = torch.randn(3, 8)
+
+    def calls(act):
+        before = len(RUNS)
+        act()
+        return len(RUNS) - before
+
+    assert calls(lambda: model.denoise(y, 1.0)) == 1
+    level = torch.ones(3)
+    forward = [torch.func.jvp(lambda y, m=m: m.denoise(y, level), (y,), (y,))[1] for m in (model, plain)]
+    assert_close(*forward, rtol=1e-12, atol=1e-12)
+    second = [
+        torch.autograd.functional.hessian(lambda y, m=m: m.denoise(y, 1.0).square().sum(), y)
+        for m in (model, plain)
+    ]
+    assert_close(*second, rtol=1e-12, atol=1e-12)
+    assert calls(lambda: model.denoise(y, 1.0)) == 1
+
+
+def test_autocast_and_compiler_can_be_had_together():
+    model = opened(50, compile="counting", autocast="bfloat16")
+    assert sum(note.startswith(("compiled", "autocast")) for note in model.frame.notes) == 2
+    y = torch.randn(3, 8)
+    assert_close(model.denoise(y, 1.0), opened(50).denoise(y, 1.0), rtol=0.05, atol=0.05)
 
 
 def test_models_of_another_make_are_refused_in_words():
