@@ -51,8 +51,17 @@ class Estimate:
     how: str = ""
 
     def __str__(self) -> str:
-        bar = "" if self.error is None else f" ± {self.error:.2g}"
-        return f"{self.value:.6g}{bar}{' ' + self.unit if self.unit else ''}"
+        """The number with two digits of its error, and none beyond these."""
+        unit = f" {self.unit}" if self.unit else ""
+        error = self.error
+        if error is None:
+            return f"{self.value:.6g}{unit}"
+        if math.isfinite(self.value) and 1e-4 <= error < 1e6:
+            digits = 1 - math.floor(math.log10(error))
+            if digits <= 0:
+                return f"{round(self.value, digits):.0f} ± {round(error, digits):.0f}{unit}"
+            return f"{self.value:.{digits}f} ± {error:.2g}{unit}"
+        return f"{self.value:.6g} ± {error:.2g}{unit}"
 
 
 @dataclass(frozen=True, slots=True)

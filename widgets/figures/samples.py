@@ -44,8 +44,9 @@ def samples_figure(
     panels: list[tuple[str, Tensor | Path]] = []
     for k, (label, point) in enumerate(samples.items()):
         if originals and label in originals:
-            panels.append((f"{label}, as given", originals[label]))
-        panels.append((label, point))
+            panels.append((f"{label},<br>as given", originals[label]))
+        fitted = ",<br>fitted" if originals and label in originals else ""
+        panels.append((f"{label}{fitted}", point))
         if loop is not None:
             panels.append((f"{label}, returned<br>error {float(loop.round_trip[k]):.1e}", loop.returned[k]))
     title = f"The ends in the frame of {frame}"
@@ -75,6 +76,7 @@ def samples_figure(
             row=1,
             col=k,
         )
+    drawing.update_annotations(font_size=SIZES.small)
     return dress(drawing, title=title, status=status, theme=look, height=SIZES.strip_height + 40)
 
 
@@ -96,7 +98,7 @@ def _coordinates(panels: list[tuple[str, Tensor | Path]], title: str, status: st
     drawing = go.Figure(
         go.Table(
             header=dict(values=["point", "coordinates"], align="left"),
-            cells=dict(values=[[label.replace("<br>", ", ") for label, _ in panels], texts], align="left"),
+            cells=dict(values=[[label.replace(",<br>", ", ").replace("<br>", ", ") for label, _ in panels], texts], align="left"),
         )
     )
     return dress(drawing, title=title, status=status, theme=look, height=240 + 34 * len(panels))

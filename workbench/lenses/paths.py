@@ -4,8 +4,7 @@ Four answers, the regimes of the string method:
 
 - *transport*: the image of an arc in noise under the probability flow. Every image is a plausible sample;
 - *mep*: a path of least energy :math:`V = -\log p`, over the lowest pass. Its images are likelier than
-samples
-  are, simplified like cartoons;
+  samples are, simplified like cartoons;
 - *principal*: the mean of walkers that sample :math:`p^{1/T}` around the path, with the walkers themselves;
 - *static*: a path of least energy at one fixed noise level, or of any landscape with a force.
 
@@ -16,14 +15,13 @@ References:
     E, Ren, Vanden-Eijnden, "String method for the study of rare events", 2002,
         https://doi.org/10.1103/PhysRevB.66.052301
     Moreau, Coeurdoux, Ferre, Vanden-Eijnden, "Probing the Geometry of Diffusion Models with the String
-    Method",
-        2026, https://arxiv.org/abs/2602.22122
+        Method", 2026, https://arxiv.org/abs/2602.22122
 """
 
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -35,13 +33,13 @@ from workbench.flows import noise_range
 from workbench.flows.transport import progress_part
 from workbench.integrators import Cancel, Progress
 from workbench.models import ExactScore, Landscape, ScoreModel
-from workbench.report import DB_PER_NAT, Estimate, Provenance, SolveReport, Status, provenance_of
+from workbench.report import Status, provenance_of
 from workbench.schedules import LINEAR, Schedule
 from workbench.strings.clock import Gamma
 from workbench.strings.descent import Align, Precondition
 from workbench.strings.meter import Meter
-from workbench.strings.profile import Profile
-from workbench.strings.reading import Barrier, Reading, deviation_between, ground_of, read_string
+from workbench.strings.reading import Reading, deviation_between, ground_of, read_string
+from workbench.strings.results import PathResult, StartVerdict
 from workbench.strings.settings import PathSettings, check_ends, check_path, usual_gamma
 from workbench.strings.solve import first_strings, solver_of
 
@@ -56,105 +54,6 @@ _SOURCES = (
     "String method for the study of rare events (E, Ren, Vanden-Eijnden 2002)",
     "Simplified and improved string method (E, Ren, Vanden-Eijnden 2007)",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class StartVerdict:
-    """Where one start led.
-
-    Attributes:
-        name: The start in words.
-        barrier: Its barrier, in the energy's unit.
-        length: Its length.
-        deviation: Largest distance of its images to the path returned, over that path's length.
-        same: Whether it is the path returned.
-    """
-
-    name: str
-    barrier: float
-    length: float
-    deviation: float
-    same: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PathResult:
-    """A path between two points of a model, with the numbers to judge it by.
-
-    Attributes:
-        curve: The string, points (nodes, dim) in the data's unit at equal arc length; its ends are the
-            caller's.
-        regime: One of `REGIMES`.
-        sigma: Noise level at which the string lies; 0 is clean data.
-        schedule: Clock of the evolution; empty for a static string.
-        energy: V at the images relative to the start, shape (nodes,): -log p where the model knows it,
-            else the line integral of its score.
-        energy_unit: "nats", or the landscape's unit.
-        energy_sigma: Noise level at which the energies are taken. A network's score is too poor at its
-            cleanest level, there energies are those of slightly blurred data.
-        profile: Dense energy profile over arc length.
-        barriers: Every neighbouring minimum and maximum along the string.
-        barrier: Largest V on the splined string minus V(start).
-        length: Arc length.
-        spacing_ratio: Longest over shortest distance between neighbouring images.
-        force_perp: Force across the string at the images, shape (nodes,); zero on a path of least energy.
-        round_trip: Relative distance of each end to where the flow returns it, shape (2,); zeros for a static
-            string, whose ends never move.
-        walkers: Walkers of a principal curve, shape (nodes, walkers, dim); None otherwise.
-        modes: Minima of V met along the string, shape (count, dim); None where they were not looked for.
-        mode_energies: Their V relative to the start; None where V is not known.
-        lerp: The straight segment between the ends.
-        slerp: The arc between the ends about the origin.
-        starts: Where each start led, in the order given.
-        others: The strings of all starts, shape (starts, nodes, dim).
-        same_path: Whether all starts led to the same path; None with a single start.
-        trapped: Whether the string passes a stationary point of index above 1.
-        share_in_model: Time of the same batched model calls alone over the time of the solve; None if not
-            measured.
-        report: How the solve went.
-        provenance: Where the result came from.
-    """
-
-    curve: Curve
-    regime: str
-    sigma: float
-    schedule: str
-    energy: Tensor
-    energy_unit: str
-    energy_sigma: float
-    profile: Profile
-    barriers: tuple[Barrier, ...]
-    barrier: Estimate
-    length: Estimate
-    spacing_ratio: float
-    force_perp: Tensor
-    round_trip: Tensor
-    walkers: Tensor | None
-    modes: Tensor | None
-    mode_energies: Tensor | None
-    lerp: Curve
-    slerp: Curve
-    starts: tuple[StartVerdict, ...]
-    others: Tensor
-    same_path: bool | None
-    trapped: bool
-    share_in_model: float | None
-    report: SolveReport
-    provenance: Provenance
-
-    @property
-    def db_per_dim(self) -> Tensor:
-        """Log likelihood along the string relative to its start, in dB per dimension: -10 log10(e) V /
-        dim.
-
-        Raises:
-            SettingError: If the energy is no negative log density, or not known.
-        """
-        if self.energy is None or self.energy_unit != "nats":
-            raise SettingError(
-                f"an energy in {self.energy_unit or 'no unit'}", "a log density, in nats", "result.energy"
-            )
-        return -DB_PER_NAT * self.energy / self.curve.points.shape[-1]
 
 
 def find_path(

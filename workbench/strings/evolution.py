@@ -19,8 +19,7 @@ The evolution's clock is its own and has nothing to do with the model's training
 
 References:
     Moreau, Coeurdoux, Ferre, Vanden-Eijnden, "Probing the Geometry of Diffusion Models with the String
-    Method",
-        2026, https://arxiv.org/abs/2602.22122
+        Method", 2026, https://arxiv.org/abs/2602.22122
 """
 
 import math

@@ -30,6 +30,9 @@ from workbench.strings.profile import (
 from workbench.strings.saddles import Stationary, climb, cluster, descend, hessian_products, polish
 from workbench.types import Nodes, Points, Scalars, Vectors
 
+VAGUE = 0.25
+"""Share of a barrier from which its error makes it vague."""
+
 _SAME_PLACE = 0.05  # of the string's length: how far a polished saddle may lie from the string's top
 
 
@@ -203,7 +206,7 @@ def read_string(
     warnings += _no_minimum("end", mirrored, profile, ground.unit)
     if (
         barrier.error is not None
-        and barrier.error > 0.25 * abs(barrier.value)
+        and barrier.error > VAGUE * abs(barrier.value)
         and barrier.error > 1e-2 * span
     ):
         warnings.append(
