@@ -27,27 +27,15 @@ from widgets.scheduling import Progress, Speed
 from widgets.stage import Stage, open_stage
 from widgets.state import PathState
 from widgets.theme import Theme, theme_of
+from workbench.bench.hints import hint_settings
 from workbench.bench.vias import add_via, drop_via, put_point
 from workbench.checks import check_choice
+from workbench.curves import Curve
 from workbench.errors import SettingError
-from workbench.fields import Field
 from workbench.lenses.paths import PathResult, find_path
 from workbench.strings.settings import usual_gamma
 from workbench.worlds.answers import KnownAnswer, known_answer
 from workbench.worlds.reference import deviation
-
-COARSE_NODES = 17
-"""Images of a coarse answer."""
-COARSE_PICTURES = 7
-"""The same for samples that are pictures, whose models cost more."""
-COARSE_STEPS = 10
-"""Steps of its evolution."""
-COARSE_GAMMA = 4.0
-"""Largest effort of its relaxation, whose cost grows with the square."""
-PICTURE_STEPS, PICTURE_GAMMA = 4, 1.0
-"""The same for pictures: a hint of the way while the pointer moves, within a third of a second."""
-COARSE_TOL = 5e-3
-"""Accuracy of its static string."""
 
 HINT = "drag the ends, or move them with the arrow keys; double-click for a via point, Delete takes it away"
 """What the canvas says while nobody points at it."""
@@ -93,7 +81,8 @@ class PathSession:
         self.stage = open_stage(state) if stage is None else stage
         self.subject = self.stage.subject
         self.state = self.filled(state)
-        self._grounds: dict[float, Field | None] = {}
+        self._last: Answer | None = None  # of the worker: where a hint starts
+        self._grounds: dict[float, dict[str, Any]] = {}
         self._lock = threading.Lock()
 
     def filled(self, state: PathState) -> PathState:
@@ -153,42 +142,43 @@ class PathSession:
         start, end = subject.point(state.start), subject.point(state.end)
         if bool((start == end).all()):
             raise SettingError("two equal ends", "two different points", "moving one of them")
+        settings = self._settings(state)
+        if speed == "coarse":
+            settings = hint_settings(subject, (start, end), settings, self._near(state))
         result = find_path(
             subject.model,
             start,
             end,
-            regime=state.regime,
-            sigma=state.sigma,
             via=subject.points(state.via),
+            measure_share=speed == "full",
             generator=torch.Generator(start.device).manual_seed(state.seed),
             progress=progress,
             cancel=cancel,
-            **self._settings(state, speed),
+            **settings,
         )
-        exact, reference, off = self._compare(state, result)
-        return Answer(state, speed, result, exact, reference, off, time.monotonic() - began)
+        exact, reference, off = self._compare(state, result) if speed == "full" else (None, None, None)
+        self._last = Answer(state, speed, result, exact, reference, off, time.monotonic() - began)
+        return self._last
 
-    def _settings(self, state: PathState, speed: Speed) -> dict[str, Any]:
-        """Settings of the solver at a speed."""
-        settings: dict[str, Any] = {"nodes": state.nodes, "steps": state.steps}
+    def _near(self, state: PathState) -> Curve | None:
+        """The last path, if only its ends were elsewhere."""
+        last = self._last
+        if last is None or last.state.but(start=state.start, end=state.end) != state:
+            return None
+        return last.result.curve
+
+    def _settings(self, state: PathState) -> dict[str, Any]:
+        """Settings of the solver for the full answer."""
+        settings: dict[str, Any] = {
+            "regime": state.regime,
+            "sigma": state.sigma,
+            "nodes": state.nodes,
+            "steps": state.steps,
+        }
         if state.regime in ("mep", "principal"):
             settings["gamma"] = state.gamma
         if state.regime == "principal" and state.temperature > 0:
             settings["temperature"] = state.temperature
-        if speed == "coarse":
-            settings.update(nodes=min(state.nodes, COARSE_NODES), polish=False, measure_share=False)
-            if state.regime == "static":
-                settings["tol"] = COARSE_TOL
-            else:
-                settings.update(steps=min(state.steps, COARSE_STEPS), gamma=_least(state.gamma, COARSE_GAMMA))
-            if self.subject.pictures:
-                settings.update(nodes=min(state.nodes, COARSE_PICTURES))
-                if state.regime != "static":
-                    settings.update(
-                        steps=min(state.steps, PICTURE_STEPS),
-                        gamma=_least(state.gamma, PICTURE_GAMMA),
-                        solver="heun",
-                    )
         return settings
 
     def _compare(
@@ -205,13 +195,13 @@ class PathSession:
         off = float(deviation(points, reference).max()) if exact.between_minima else None
         return exact, reference, off
 
-    def ground(self, sigma: float) -> Field | None:
-        """The field under the path at a noise level, kept once measured."""
+    def ground(self, sigma: float) -> dict[str, Any]:
+        """Trait values of the field under the path at a noise level, kept once measured."""
         with self._lock:
             if sigma not in self._grounds:
                 if len(self._grounds) > 32:
                     self._grounds.clear()
-                self._grounds[sigma] = self.stage.ground(sigma)
+                self._grounds[sigma] = field_traits(self.stage.ground(sigma))
             return self._grounds[sigma]
 
     # -- showing
@@ -238,7 +228,7 @@ class PathSession:
         strokes = self._samples(theme_of(theme))
         return {
             **window_traits(stage.window, stage.section.axes),
-            **field_traits(self.ground(self.state.sigma or 0.0)),
+            **self.ground(self.state.sigma or 0.0),
             **stroke_traits(strokes),
             **self.handles(),
             "caption": f"{self.subject.frame.name}, {stage.section.name}, with movable ends",
@@ -265,7 +255,7 @@ class PathSession:
             strokes.append(
                 Stroke("saddles", section.encode(torch.stack(saddles)), look.saddle, "crosses", 5.0)
             )
-        traits = {**field_traits(self.ground(result.sigma)), **stroke_traits(strokes)}
+        traits = {**self.ground(result.sigma), **stroke_traits(strokes)}
         if self.subject.pictures:
             shown = self.subject.shown
             pixels = pixels_of(self.subject.show(result.curve.points), shown.shape, shown.value_range)
@@ -306,8 +296,3 @@ class PathSession:
         rows.append(("projection", projection_line(self.stage.section, result.curve.points)))
         rows.append(("time", f"{1000 * answer.seconds:.0f} ms, {answer.speed}"))
         return rows
-
-
-def _least(value: float | None, most: float) -> float:
-    """A setting, or what it may be at most."""
-    return most if value is None else min(value, most)

@@ -134,6 +134,7 @@ class Inquiry:
         cache: Answers that are at hand.
         progress: Called with a share and a sentence.
         cancel: Asked now and then; None for never.
+        near: Answers to a state close by, from which coarse ones may start; full ones never look at them.
     """
 
     state: BenchState
@@ -142,6 +143,7 @@ class Inquiry:
     cache: ContentCache
     progress: Progress | None = None
     cancel: Cancel | None = None
+    near: tuple["LensAnswer", ...] = ()
 
     @property
     def full(self) -> bool:
@@ -206,6 +208,7 @@ def answer(
     cache: ContentCache | None = None,
     progress: Progress | None = None,
     cancel: Cancel | None = None,
+    near: tuple[LensAnswer, ...] = (),
 ) -> LensAnswer:
     """What a lens says about the two points of a state.
 
@@ -217,6 +220,7 @@ def answer(
         cache: Answers at hand; a fresh cache if None.
         progress: Called with a share and a sentence.
         cancel: Asked now and then.
+        near: Answers to a state close by, from which a coarse one may start.
 
     Returns:
         The answer. A lens with nothing to say returns one sentence.
@@ -229,7 +233,7 @@ def answer(
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the report in the answer says it
-        found = lens.ask(Inquiry(state, place, resolution, cache, progress, cancel))
+        found = lens.ask(Inquiry(state, place, resolution, cache, progress, cancel, near))
     return replace(found, seconds=time.perf_counter() - began)
 
 

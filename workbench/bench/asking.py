@@ -63,6 +63,7 @@ def _ask_one(lens: BenchLens, inquiry: Inquiry) -> LensAnswer:
             cache=inquiry.cache,
             progress=inquiry.progress,
             cancel=inquiry.cancel,
+            near=inquiry.near,
         )
     except WorkbenchError as error:
         text = str(error)

@@ -65,7 +65,7 @@ def background_of(inquiry: Inquiry) -> Field | None:
         return None
     if isinstance(subject.model, Landscape) and name != "density":
         raise SettingError(
-            f"the background {name!r} in {subject.frame}, an energy without a density",
+            f"the background {name!r} in {subject.frame}, {subject.lacking}",
             "density",
             "background='density'",
         )

@@ -33,6 +33,7 @@ Listener = Callable[[BenchEvent], None]
 
 _SUBJECT = ("world", "model", "condition", "guidance", "device", "dtype")
 _PLANE = (*_SUBJECT, "projection")
+_CURVES = (*_SUBJECT, "sigma", "via", "metric", "weight")
 
 
 class Bench:
@@ -327,16 +328,25 @@ class Bench:
             place = self._place(state)
             place.subject.ends(state.start, state.end)
             if speed == "full" and not self._known(state):
-                ask_all(Inquiry(state, place, "coarse", self.cache, None, cancel), tell)
+                ask_all(Inquiry(state, place, "coarse", self.cache, None, cancel, self._near(state)), tell)
             if cancel.is_set():
                 return "stopped"
-            result = ask_all(Inquiry(state, place, speed, self.cache, progress, cancel), tell)
+            near = self._near(state) if speed == "coarse" else ()
+            result = ask_all(Inquiry(state, place, speed, self.cache, progress, cancel, near), tell)
         return "; ".join(result.notes)
 
     def _known(self, state: BenchState) -> bool:
         """Whether coarse answers to the state are on the screen already."""
         with self._lock:
             return self._table is not None and self._answered == state
+
+    def _near(self, state: BenchState) -> tuple[LensAnswer, ...]:
+        """The last answers, if they are about the same curves with other ends."""
+        with self._lock:
+            before = self._answered
+            if before is None or _entries(before, _CURVES) != _entries(state, _CURVES):
+                return ()
+            return tuple(self._last.values())
 
     def _remember(self, event: BenchEvent) -> None:
         with self._telling:

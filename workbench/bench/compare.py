@@ -21,9 +21,9 @@ from workbench.strings.profile import integrate_slopes
 from workbench.strings.reading import ground_of
 from workbench.worlds.reference import deviation
 
-NODES = 129
+NODES = {"coarse": 33, "full": 129}
 """Nodes at which curves are compared where the model is a formula."""
-NETWORK_NODES = 17
+NETWORK_NODES = {"coarse": 7, "full": 17}
 """The same where it is a network."""
 
 
@@ -115,8 +115,9 @@ def compare(inquiry: Inquiry, answers: tuple[LensAnswer, ...]) -> Comparison:
         answers: What the lenses said.
 
     Returns:
-        One row a curve, lengths under every metric that the subject has. Cost: for each curve NODES points
-        (fewer in a network), once for the energies and once for each metric.
+        One row a curve, lengths under every metric that the subject has; those of a coarse answer without an
+        error. Cost: for each curve NODES points (fewer in a network), once for the energies and once for each
+        metric, and half as many again for the error.
     """
     lines = [(answer.lens, line) for answer in answers for line in answer.lines]
     subject, state = inquiry.place.subject, inquiry.state
@@ -126,19 +127,19 @@ def compare(inquiry: Inquiry, answers: tuple[LensAnswer, ...]) -> Comparison:
     if not lines:
         return Comparison((), torch.zeros(0, 0), sigma, ground.unit, state.metric, 0)
     points = tuple(line.points for _, line in lines)
-    count = NETWORK_NODES if ground.energy is None else NODES
+    count = (NETWORK_NODES if ground.energy is None else NODES)[inquiry.speed]
 
     def measure() -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
         fine = torch.stack([Curve.through(line).resample(count).points for line in points])
         energy, half, absolute = _energies(ground, fine)
         lengths = torch.stack(
-            [_lengths(metric_of(name, subject, sigma, state.weight), fine) for name in names]
+            [_lengths(metric_of(name, subject, sigma, state.weight), fine, inquiry.full) for name in names]
         )
         tops = torch.stack([energy.amax(-1), half.amax(-1)])
         return tops, lengths, absolute, _distances(fine)
 
     tops, lengths, absolute, distances = inquiry.once(
-        "comparison", (points, sigma, state.weight, names, count), make=measure
+        "comparison", (points, sigma, state.weight, names, count, inquiry.full), make=measure
     )
     rows = []
     for k, (lens, line) in enumerate(lines):
@@ -146,7 +147,10 @@ def compare(inquiry: Inquiry, answers: tuple[LensAnswer, ...]) -> Comparison:
         barrier = Estimate(top, abs(top - other), ground.unit, "every second node")
         found = {
             name: Estimate(
-                float(lengths[m, 0, k]), float(lengths[m, 1, k]), _unit(name), "Richardson, every second node"
+                float(lengths[m, 0, k]),
+                float(lengths[m, 1, k]) if inquiry.full else None,
+                _unit(name),
+                "Richardson, every second node" if inquiry.full else "midpoint rule",
             )
             for m, name in enumerate(names)
         }
@@ -193,9 +197,12 @@ def _energies(ground, fine: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
     return integral(Curve.through(fine), forces), integral(coarse, forces[:, ::2]), None
 
 
-def _lengths(metric, fine: Tensor) -> Tensor:
-    """Lengths and their errors, shape (2, curves): the midpoint rule extrapolated from every second node."""
+def _lengths(metric, fine: Tensor, full: bool) -> Tensor:
+    """Lengths and their errors, shape (2, curves): the midpoint rule extrapolated from every second node,
+    which a coarse answer leaves out."""
     flat = curve_length(metric, fine).detach()
+    if not full:
+        return torch.stack([flat, torch.zeros_like(flat)])
     half = curve_length(metric, fine[:, ::2]).detach()
     return torch.stack([flat + (flat - half) / 3.0, (flat - half).abs() / 3.0])
 

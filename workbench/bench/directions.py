@@ -40,7 +40,7 @@ def ask_anisotropy(inquiry: Inquiry) -> LensAnswer:
         return LensAnswer(
             "anisotropy",
             inquiry.speed,
-            sentence=f"{model.name} is an energy: it has neither a denoiser nor an architecture to read.",
+            sentence=f"{model.name} is {subject.lacking}: it has no denoiser, nor the architecture of one.",
         )
     sigma = max(inquiry.level, SMALLEST_LEVEL * subject.frame.data_std)
     covariances, symmetric = posterior_on_plane(inquiry, model, sigma)
@@ -102,19 +102,21 @@ def posterior_on_plane(inquiry: Inquiry, model: ScoreModel, sigma: float) -> tup
         has not). Two Jacobian-vector products an end.
     """
     section = inquiry.place.section
-    start, end = inquiry.ends()
 
-    def measure() -> tuple[Tensor, float]:
-        across = _axes_of(section, start)  # (2, dim)
-        points = torch.stack([start, end]).repeat_interleave(2, dim=0)
-        turned = jvp(lambda y: model.denoise(y, sigma), (points,), (across.repeat(2, 1),))[1].detach()
-        seen = section.encode(points + turned) - section.encode(points)
-        raw = sigma**2 * seen.reshape(2, 2, 2)
-        even = 0.5 * (raw + raw.mT)
-        odd = torch.linalg.matrix_norm(raw - even) / torch.linalg.matrix_norm(raw).clamp_min(1e-300)
-        return even, float(odd.max())
+    def measure(point: Tensor) -> Tensor:
+        points = point.repeat(2, 1)
+        turned = jvp(lambda y: model.denoise(y, sigma), (points,), (_axes_of(section, point),))[1].detach()
+        return sigma**2 * (section.encode(points + turned) - section.encode(points))
 
-    return inquiry.once("posterior", (section, start, end, sigma), make=measure)
+    raw = torch.stack(  # an end that stays where it was is not measured again
+        [
+            inquiry.once("posterior", (section, point, sigma), make=lambda point=point: measure(point))
+            for point in inquiry.ends()
+        ]
+    )
+    even = 0.5 * (raw + raw.mT)
+    odd = torch.linalg.matrix_norm(raw - even) / torch.linalg.matrix_norm(raw).clamp_min(1e-300)
+    return even, float(odd.max())
 
 
 def _axes_of(section, like: Tensor) -> Tensor:

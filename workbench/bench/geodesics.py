@@ -8,11 +8,21 @@ import torch
 from torch import Tensor
 
 from workbench.bench.answers import Ellipse, Inquiry, LensAnswer, Line
+from workbench.bench.hints import carried
 from workbench.curves import Curve
 from workbench.errors import SettingError
 from workbench.geodesics import curve_length, straight_start
 from workbench.lenses.fisher import SOURCES, Geodesic, GeodesicResult, find_geodesic, on_section
-from workbench.metrics import DENSE_LIMIT, Chart, Euclidean, Metric, RankOneScore, density_metric, matrix
+from workbench.metrics import (
+    DENSE_LIMIT,
+    Chart,
+    Euclidean,
+    Metric,
+    RankOneScore,
+    density_metric,
+    matrix,
+    seen_metric,
+)
 from workbench.metrics import score_jacobian_metric as jacobian_metric
 from workbench.models import ExactScore, Landscape
 from workbench.report import Estimate, SolveReport, Status, provenance_of
@@ -22,6 +32,7 @@ METHODS = {
     "score": ("GEORCE", "score metric"),
     "density": ("GEORCE", "density metric"),
     "jacobian": ("GEORCE", "score Jacobian metric"),
+    "pullback": ("GEORCE", "decoder pullback"),
     "euclidean": ("GEORCE",),
 }
 """Methods of each metric, as citations name them."""
@@ -29,6 +40,8 @@ SMALLEST_WEIGHT = 0.2
 """Root of the score's default weight, in units of the data's deviation, where the noise level is below it."""
 MOST = 3
 """Most different geodesics that are drawn."""
+WARM, CARRIED = 6, 9
+"""Most relaxations of a coarse geodesic that goes on from the last one, and nodes taken over from it."""
 PICTURE_NODES = 9
 """Most nodes of a geodesic between pictures on its coarsest level."""
 
@@ -53,11 +66,21 @@ def metric_of(name: str, subject: Subject, sigma: float, weight: float | None = 
     chart = Chart(f"data space of {frame.name}", frame.dim)
     if name == "euclidean":
         return Euclidean(chart)
+    if name == "pullback":
+        if subject.decoder is None:
+            raise SettingError(f"the metric 'pullback' for {frame}, which decodes nothing", "a decoder", "score")
+        if frame.dim > DENSE_LIMIT:
+            raise SettingError(
+                f"the metric 'pullback' of {frame.dim} latents",
+                f"at most {DENSE_LIMIT}",
+                "a field of it on a plane: on_section(seen_metric(model), plane)",
+            )
+        return seen_metric(model)
     if isinstance(model, Landscape):
         raise SettingError(
-            f"the metric {name!r} in {model.name}, an energy without a density",
-            "euclidean",
-            "metric='euclidean'",
+            f"the metric {name!r} in {model.name}, {subject.lacking}",
+            ", ".join(metrics_for(subject)),
+            f"metric={metrics_for(subject)[0]!r}",
         )
     if name == "score":
         floor = max(sigma, SMALLEST_WEIGHT * frame.data_std)
@@ -77,11 +100,13 @@ def metric_of(name: str, subject: Subject, sigma: float, weight: float | None = 
 
 def metrics_for(subject: Subject) -> tuple[str, ...]:
     """Names of the metrics that a subject has."""
+    dense = subject.frame.dim <= DENSE_LIMIT
+    seen = ("pullback",) if dense and subject.decoder is not None else ()
     if isinstance(subject.model, Landscape):
-        return ("euclidean",)
+        return (*seen, "euclidean")
     exact = ("density",) if isinstance(subject.model, ExactScore) else ()
-    small = ("jacobian",) if subject.frame.dim <= DENSE_LIMIT else ()
-    return ("score", *exact, *small, "euclidean")
+    small = ("jacobian",) if dense else ()
+    return ("score", *exact, *small, *seen, "euclidean")
 
 
 def ask_fisher(inquiry: Inquiry) -> LensAnswer:
@@ -133,7 +158,7 @@ def geodesic_of(inquiry: Inquiry, metric: Metric) -> GeodesicResult:
     start, end = inquiry.ends()
     via = subject.points(state.via)
     small = subject.frame.dim <= DENSE_LIMIT
-    exact = isinstance(subject.model, ExactScore | Landscape)
+    exact = isinstance(subject.model, ExactScore | Landscape) and state.metric != "pullback"
     if small:
         settings: dict[str, Any] = {
             "nodes": max(state.nodes, 17),
@@ -144,6 +169,9 @@ def geodesic_of(inquiry: Inquiry, metric: Metric) -> GeodesicResult:
             settings |= {"starts": 2, "levels": 2, "tol": 1e-3, "max_iterations": 80}
         if not inquiry.full:
             settings = {"nodes": 17, "starts": 1, "levels": 1, "tol": 1e-2, "max_iterations": 20}
+            near = _near(inquiry, (start, end))
+            if near is not None:  # on from the last one
+                via, settings["max_iterations"] = near, WARM
     elif not inquiry.full:
         return inquiry.once(
             "straight length", (_named(inquiry), start, end), make=lambda: _unrelaxed(inquiry, metric)
@@ -165,6 +193,14 @@ def geodesic_of(inquiry: Inquiry, metric: Metric) -> GeodesicResult:
             **settings,
         ),
     )
+
+
+def _near(inquiry: Inquiry, ends: tuple[Tensor, Tensor]) -> Tensor | None:
+    """Inner points of the geodesic that was found last, carried along with the ends; None without one."""
+    for line in (line for answer in inquiry.near for line in answer.lines):
+        if line.kind == "geodesic":
+            return carried(Curve.through(line.points), ends, CARRIED).points[1:-1]
+    return None
 
 
 def _named(inquiry: Inquiry) -> tuple:

@@ -35,9 +35,9 @@ def suited(state: BenchState, subject: Subject) -> BenchState:
         The state; the same where everything is there.
     """
     metrics = metrics_for(subject)
-    regimes = [name for name in state.regime_names if name in subject.regimes] or [subject.regimes[0]]
+    regimes = [name for name in state.regime_names if name in subject.regimes] or subject.regimes[:1]
     metric = state.metric if state.metric in metrics else metrics[0]
-    return state.but(metric=metric, regimes=",".join(regimes))
+    return state.but(metric=metric, regimes=",".join(regimes) or state.regimes)
 
 
 def opener_with(own: Subject) -> Callable[[BenchState], Subject]:

@@ -77,7 +77,7 @@ def level_grid(subject: Subject, *, count: int = LEVELS) -> tuple[float, ...]:
         SettingError: If the subject has no noise levels.
     """
     if isinstance(subject.model, Landscape):
-        raise SettingError(f"noise levels of {subject.frame}, an energy", "a density or a model")
+        raise SettingError(f"noise levels of {subject.frame}, {subject.lacking}", "a density or a model")
     if count < 2:
         raise SettingError(f"count={count}", "2 levels or more")
     given = subject.world.facts.levels if subject.world is not None else None

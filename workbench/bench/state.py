@@ -24,7 +24,7 @@ LENS_NAMES = ("paths", "fisher", "anisotropy", "conda")
 """Lenses that a state can ask for."""
 REGIMES = ("mep", "transport", "principal", "static")
 """Regimes of path that it can ask for."""
-METRICS = ("score", "density", "jacobian", "euclidean")
+METRICS = ("score", "density", "jacobian", "pullback", "euclidean")
 """Metrics under which lengths are measured and geodesics found."""
 BACKGROUNDS = ("density", "magnification", "dimension", "score", "phase", "none")
 """Fields that can lie under the curves."""

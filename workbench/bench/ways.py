@@ -5,7 +5,8 @@ from typing import Any
 import torch
 
 from workbench.bench.answers import Along, Inquiry, LensAnswer, Line, together
-from workbench.curves import slerp, straight
+from workbench.bench.hints import hint_settings
+from workbench.curves import Curve, slerp, straight
 from workbench.lenses.paths import PathResult, find_path
 from workbench.models import ExactScore, Landscape
 from workbench.strings.settings import usual_gamma
@@ -13,16 +14,6 @@ from workbench.worlds.answers import known_answer
 
 USUAL_STEPS = (50, 25)
 """Steps of the flow where the state says nothing: with an exact score, with a network."""
-COARSE_NODES = 13
-"""Images of a coarse path."""
-COARSE_PICTURES = 7
-"""The same for samples that are pictures, whose models cost more."""
-COARSE_STEPS = 6
-"""Steps of its evolution."""
-COARSE_GAMMA = 4.0
-"""Largest effort of its relaxation, whose cost grows with the square."""
-COARSE_TOL = 1e-3
-"""Accuracy of its static string."""
 
 METHODS = {
     "mep": ("diffusion strings", "string method"),
@@ -45,6 +36,13 @@ def ask_paths(inquiry: Inquiry) -> LensAnswer:
     wanted = [regime for regime in state.regime_names if regime in subject.regimes]
     refused = [regime for regime in state.regime_names if regime not in subject.regimes]
     notes = [f"{subject.frame} has no noise levels, so no {regime} path" for regime in refused]
+    if not subject.regimes:
+        return LensAnswer(
+            "paths",
+            inquiry.speed,
+            lines=tuple(lines),
+            sentence=f"{subject.frame} is {subject.lacking}: straight lines and arcs only.",
+        )
     if not wanted:
         wanted = [subject.regimes[0]]
     results = {}
@@ -53,9 +51,7 @@ def ask_paths(inquiry: Inquiry) -> LensAnswer:
             break
         results[regime] = path_of(inquiry, regime)
     for regime, result in results.items():
-        line = Line(
-            f"path, {regime}", "path", result.curve.points, result.sigma, result.report, result.barrier
-        )
+        line = Line(_name(regime), "path", result.curve.points, result.sigma, result.report, result.barrier)
         lines.append(line)
     lines.extend(_exact_lines(inquiry, results))
     reports = [result.report for result in results.values()]
@@ -64,7 +60,7 @@ def ask_paths(inquiry: Inquiry) -> LensAnswer:
     for regime, result in results.items():
         facts += [(f"barrier, {regime}", result.barrier), (f"length, {regime}", result.length)]
     readings = [
-        Along(f"path, {regime}", "energy", result.profile.energy, result.energy_unit, result.profile.arc)
+        Along(_name(regime), "energy", result.profile.energy, result.energy_unit, result.profile.arc)
         for regime, result in results.items()
     ]
     return LensAnswer(
@@ -87,6 +83,8 @@ def path_of(inquiry: Inquiry, regime: str) -> PathResult:
     start, end = inquiry.ends()
     via = subject.points(state.via)
     settings = _settings(inquiry, regime)
+    if not inquiry.full:
+        settings = hint_settings(subject, (start, end), settings, _near(inquiry, regime))
     seed = state.seed if regime == "principal" else None  # the others draw nothing
     return inquiry.once(
         "path",
@@ -117,29 +115,35 @@ def _settings(inquiry: Inquiry, regime: str) -> dict[str, Any]:
         )
     if regime in ("mep", "principal"):
         settings["gamma"] = usual_gamma(subject.model) if state.gamma is None else state.gamma
-    if inquiry.full:
-        return settings
-    settings.update(
-        nodes=min(state.nodes, COARSE_PICTURES if subject.pictures else COARSE_NODES), polish=False
-    )
-    if regime == "static":
-        return settings | {"tol": COARSE_TOL, "max_iterations": 40 if subject.pictures else 400}
-    settings["steps"] = min(settings["steps"], COARSE_STEPS // 2 if subject.pictures else COARSE_STEPS)
-    if subject.pictures:
-        settings["solver"] = "heun"
-    if "gamma" in settings:
-        settings["gamma"] = min(settings["gamma"], COARSE_GAMMA)
     return settings
 
 
+def _near(inquiry: Inquiry, regime: str) -> Curve | None:
+    """The path in a regime that was found last, for ends close by and the same via points."""
+    return next(
+        (
+            Curve.through(line.points)
+            for answer in inquiry.near
+            for line in answer.lines
+            if line.name == _name(regime)
+        ),
+        None,
+    )
+
+
+def _name(regime: str) -> str:
+    return f"path, {regime}"
+
+
 def _exact_lines(inquiry: Inquiry, results: dict[str, PathResult]) -> list[Line]:
-    """The known path between the ends, where a world knows it at zero noise and the ends are its minima."""
+    """The known path between the ends, where a world knows it at zero noise and the ends are its minima.
+
+    Not looked for while a point moves: it is between minima that there is one.
+    """
     world = inquiry.place.subject.world
-    if world is None or not results:
+    if world is None or not results or inquiry.state.sigma or not inquiry.full:
         return []
     nearest = next(iter(results.values())).curve.points
-    if inquiry.state.sigma:
-        return []
     known = inquiry.once(
         "known answer",
         nearest[0],

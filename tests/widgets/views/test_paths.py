@@ -61,7 +61,7 @@ def test_moving_a_point_gives_a_coarse_answer_and_letting_go_the_full_one(view):
     assert view.wait()
     assert view.answer.speed == "coarse"
     assert view.state.start == "-3.5,0.5"
-    assert len(curve(view, "path")) == 17
+    assert len(curve(view, "path")) == 13
     gesture(view, "end", "start", -3.6, 0.6)
     assert view.wait()
     assert view.answer.speed == "full"
