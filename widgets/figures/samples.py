@@ -95,10 +95,11 @@ def _thumbnail(path: Path) -> np.ndarray:
 def _coordinates(panels: list[tuple[str, Tensor | Path]], title: str, status: str, look: Theme) -> go.Figure:
     points = [point for _, point in panels if isinstance(point, Tensor)]
     texts = [", ".join(f"{value:.6g}" for value in point.tolist()[:8]) for point in points]
+    labels = [label.replace(",<br>", ", ").replace("<br>", ", ") for label, _ in panels]
     drawing = go.Figure(
         go.Table(
             header=dict(values=["point", "coordinates"], align="left"),
-            cells=dict(values=[[label.replace(",<br>", ", ").replace("<br>", ", ") for label, _ in panels], texts], align="left"),
+            cells=dict(values=[labels, texts], align="left"),
         )
     )
     return dress(drawing, title=title, status=status, theme=look, height=240 + 34 * len(panels))

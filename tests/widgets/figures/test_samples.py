@@ -17,7 +17,8 @@ def test_each_picture_has_its_panel_and_its_original(tmp_path):
     Image.new("RGB", (30, 20), (200, 0, 0)).save(tmp_path / "a.png")
     points = {"start": torch.zeros(16), "end": torch.ones(16)}
     figure = samples_figure(points, FRAME, originals={"start": tmp_path / "a.png"})
-    assert [note.text for note in figure.layout.annotations[:3]] == ["start,<br>as given", "start,<br>fitted", "end"]
+    labels = [note.text for note in figure.layout.annotations[:3]]
+    assert labels == ["start,<br>as given", "start,<br>fitted", "end"]
     assert len(figure.layout.images) == 3
     assert all(image.source.startswith("data:image/png") for image in figure.layout.images)
 
