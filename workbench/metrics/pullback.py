@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.func import vmap
 
 from workbench.errors import SettingError
 from workbench.forward import jvp as forward_derivative
@@ -112,6 +113,29 @@ def with_math_attention(function: Map) -> Map:
     return plain
 
 
+Push = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+def _directions_together(push: Push, x: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
+    """f(x) and J along each row of a basis, (directions, count, out); f is evaluated once for all of them.
+
+    Maps whose operations cannot be mapped over directions take each direction as a batch of its own.
+    """
+    try:
+        return vmap(lambda v: push(x, v.expand_as(x)), out_dims=(None, 0))(basis)
+    except RuntimeError as error:
+        if "vmap" not in str(error):
+            raise
+    return _directions_in_batch(push, x, basis)
+
+
+def _directions_in_batch(push: Push, x: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
+    """The same with the points repeated for every direction."""
+    spread = x.expand(len(basis), *x.shape)
+    value, columns = push(spread, basis[:, None].expand_as(spread))
+    return value[0], columns
+
+
 @dataclass(frozen=True, slots=True)
 class Pullback:
     """g = J^T F J of a map f from a chart into a space with metric F.
@@ -160,12 +184,15 @@ class Pullback:
         return (first * second).sum(dim=-1) if self.onto is None else self.onto.inner(value, first, second)
 
     def jacobian(self, x: Points) -> tuple[Tensor, Tensor]:
-        """f(x), (*batch, out), and J, (*batch, out, dim), by dim Jacobian-vector products in one batch."""
+        """f(x), (*batch, out), and J, (*batch, out, dim), by dim Jacobian-vector products that share f(x)."""
         dim = x.shape[-1]
-        basis = torch.eye(dim, dtype=x.dtype, device=x.device).reshape(dim, *(1,) * (x.ndim - 1), dim)
-        spread = x.expand(dim, *x.shape)
-        value, columns = self.push(spread, basis.expand_as(spread))
-        return value[0], columns.movedim(0, -1)
+        flat = x.reshape(-1, dim)
+        basis = torch.eye(dim, dtype=x.dtype, device=x.device)
+        if self.double_backward:
+            value, columns = _directions_in_batch(self.push, flat, basis)
+        else:
+            value, columns = _directions_together(self.push, flat, basis)
+        return value.reshape(*x.shape[:-1], -1), columns.movedim(0, -1).reshape(*x.shape[:-1], -1, dim)
 
     def matrix(self, x: Points) -> Matrices:
         """J^T F J; dim Jacobian-vector products."""

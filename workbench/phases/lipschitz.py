@@ -56,7 +56,14 @@ def exponent(deviation: float, t: Tensor, *, beta: float = 1.0) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class FlowMap:
-    """The map from unit-normal latents to data, by the probability flow.
+    r"""The map from unit-normal latents to data, by the probability flow.
+
+    The state is the point over :math:`r = \sqrt{\sigma^2 + s^2}`, s the spread of the data, in which
+
+    .. math::
+        \frac{d}{d\sigma} \frac yr = \frac1r \Big(\epsilon(y, \sigma) - \frac{\sigma y}{r^2}\Big):
+
+    for Gaussian data of that spread nothing is left to integrate, and for other data only what differs.
 
     Attributes:
         model: The model.
@@ -72,26 +79,27 @@ class FlowMap:
 
     def __call__(self, z: Points) -> Points:
         """Samples of latents, shape (*batch, dim); differentiable. Four model calls a step and point."""
-        return self._follow(self._spread * z, self._top, 0.0)
+        return self._spread(0.0) * self._follow(z, self._top, 0.0)
 
     def invert(self, x: Points) -> Points:
         """Latents of samples by the same flow backwards, shape (*batch, dim); exact up to its steps."""
-        return self._follow(x, 0.0, self._top) / self._spread
+        return self._follow(x / self._spread(0.0), 0.0, self._top)
 
     @property
     def _top(self) -> float:
         return math.asinh(self.sigma_max / self.softness)
 
-    @property
-    def _spread(self) -> float:
-        return math.hypot(self.sigma_max, self.model.frame.data_std)
+    def _spread(self, sigma: float) -> float:
+        return math.hypot(sigma, self.model.frame.data_std)
 
     def _follow(self, y: Tensor, start: float, end: float) -> Tensor:
         h = (end - start) / self.steps
 
         def rate(y: Tensor, u: float) -> Tensor:
             sigma = self.softness * math.sinh(max(u, 1e-9))
-            return noise(self.model, y, sigma) * (self.softness * math.cosh(u))
+            r = self._spread(sigma)
+            change = noise(self.model, r * y, sigma) - (sigma / r) * y
+            return change * (self.softness * math.cosh(u) / r)
 
         for k in range(self.steps):
             u = start + k * h

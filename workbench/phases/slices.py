@@ -177,7 +177,7 @@ def latent_slice(
 def flow_of(model: ScoreModel, steps: int) -> FlowMap:
     """The deterministic sampler of a slice: from the model's largest noise level down to its data."""
     frame = model.frame
-    return FlowMap(model, sigma_max=frame.sigma_max, softness=0.2 * frame.data_std, steps=steps)
+    return FlowMap(model, sigma_max=frame.sigma_max, softness=0.5 * frame.data_std, steps=steps)
 
 
 def open_slice(

@@ -228,7 +228,7 @@ def test_eight_by_eight_ising_bar(generator):
 def test_a_lattice_too_wide_for_its_transfer_matrix_has_its_true_statistics_beside_it():
     trial = try_ising(14, grid=8, per_cell=40, sweeps=30, epochs=8, coupling=(0.1, 0.35), field=0.2)
     assert "true statistics" in trial.reference
-    assert trial.reference_error < 0.01  # against Kaufman's product, nats a spin
+    assert trial.reference_error < 4e-4  # against Kaufman's product, nats a spin; the learned family: 0.0017
     assert trial.median < 0.25
     assert trial.log_partition_error < 0.02
     assert trial.report.converged

@@ -196,3 +196,36 @@ def test_a_potential_without_second_derivative_is_refused(layer):
     with pytest.raises(SettingError, match=f"piecewise linear {type(layer).__name__}"):
         hessian.check_smooth(torch.nn.Sequential(torch.nn.Linear(2, 8), layer, torch.nn.Linear(8, 1)))
     hessian.check_smooth(torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Softplus()))
+
+
+class Counted:
+    """A map that notes how many points it is evaluated at."""
+
+    def __init__(self, function):
+        self.function, self.points = function, []
+
+    def __call__(self, x):
+        self.points.append(x.shape[0])
+        return self.function(x)
+
+
+def test_all_directions_of_a_pullback_share_one_evaluation():
+    seen = Counted(lambda x: torch.sin(x @ torch.arange(6.0).reshape(2, 3)))
+    x = torch.tensor([[0.1, 0.2], [0.3, -0.4], [1.0, 0.5]])
+    found = matrix(Pullback(seen, Chart("plane", 2)), x)
+    assert seen.points == [3]
+    jacobian = torch.func.vmap(torch.func.jacrev(lambda y: seen.function(y[None])[0]))(x)
+    assert_close(found, jacobian.mT @ jacobian, rtol=1e-12, atol=1e-12)
+
+
+def test_a_map_that_reads_numbers_off_its_directions_is_pulled_back_too():
+    def awkward(x):
+        y = x.clone()
+        for row in range(x.shape[0]):  # writes single entries, which cannot be mapped over directions
+            y[row, 0] = x[row, 1] * x[row, 0]
+        return y
+
+    x = torch.tensor([[0.1, 0.2], [0.3, -0.4]])
+    found = matrix(Pullback(awkward, Chart("plane", 2)), x)
+    rows = torch.stack((torch.stack((x[:, 1], x[:, 0]), 1), torch.tensor([[0.0, 1.0]]).expand(2, 2)), 1)
+    assert_close(found, rows.mT @ rows, rtol=1e-12, atol=1e-12)

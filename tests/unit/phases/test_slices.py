@@ -111,6 +111,17 @@ def test_named_corners_lead_back_to_their_samples():
     assert_close(there, direct, rtol=0.0, atol=0.15)
 
 
+def test_few_steps_of_a_sampler_see_what_many_see():
+    at = torch.rand(8, 2, generator=torch.Generator().manual_seed(3))
+    rough, fine = (open_slice("fashion_latent", steps=steps) for steps in (6, 24))
+    with torch.no_grad():
+        exact = fine.read(at)
+        assert float((rough.read(at) - exact).norm() / exact.norm()) < 0.03
+    found, exact = matrix(rough.metric(), at), matrix(fine.metric(), at)
+    gap = torch.linalg.matrix_norm(found - exact) / torch.linalg.matrix_norm(exact)
+    assert float(gap.median()) < 0.15
+
+
 def test_what_names_no_slice_is_said():
     with pytest.raises(SettingError, match="three points"):
         open_slice("digits", corners="0;1")
