@@ -100,6 +100,11 @@ class Host:
         self._workers.append(worker)
         return worker
 
+    def drop(self, worker: Any) -> None:
+        """Close one worker and wait for it no more."""
+        worker.close()
+        self._workers = [kept for kept in self._workers if kept is not worker]
+
     def gate(self, cancel: Cancel) -> AbstractContextManager[None]:
         """A turn for a worker that takes its turns itself."""
         return self.turns.turn(cancel, lambda place: self.later(self._waits, place))

@@ -82,6 +82,11 @@ class Offer:
         return tuple(dict.fromkeys(filter(None, (self.first, *self._models))))
 
     @property
+    def pictured(self) -> str:
+        """The model that a visitor's picture opens where no model of pictures is looked at."""
+        return "fashion"
+
+    @property
     def subjects(self) -> tuple[str, ...]:
         """Names of worlds and models."""
         own = (self.first,) if self.first else ()

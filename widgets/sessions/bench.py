@@ -29,7 +29,7 @@ from widgets.figures.bench import (
     field_limits,
     line_colours,
 )
-from widgets.figures.comparison import comparison_html, comparison_rows
+from widgets.figures.comparison import comparison_html
 from widgets.figures.images import pixels_of
 from widgets.theme import Theme
 from workbench.bench.answers import LensAnswer
@@ -37,7 +37,7 @@ from workbench.bench.bench import Bench
 from workbench.bench.citations import cite
 from workbench.bench.compare import Comparison
 from workbench.bench.lenses import BENCH_LENSES
-from workbench.bench.results import BenchEvent, BenchResult
+from workbench.bench.results import BenchResult
 from workbench.bench.scrub import Scrub, scrub_levels
 from workbench.bench.state import BenchState
 from workbench.bench.trust import trust_of
@@ -270,44 +270,6 @@ class BenchSession:
         """Stop everything."""
         self.stop_precompute()
         self.bench.close()
-
-
-class Beside:
-    """A second bench that follows the first with one setting different.
-
-    Args:
-        first: The bench that is followed.
-        setting: Entry of the state that differs.
-        value: Its value in the second.
-
-    Raises:
-        WorkbenchError: If the value cannot be used.
-    """
-
-    def __init__(self, first: Bench, setting: str, value: Any) -> None:
-        self.first, self.setting, self.value = first, setting, value
-        self.second = first.twin(**{setting: value})
-        self.second.place.subject.ends(self.second.state.start, self.second.state.end)  # refused here
-        self._leave = first.subscribe(self._follow)
-        self.second.refresh()
-
-    def _follow(self, event: BenchEvent) -> None:
-        if event.what == "state":
-            self.second.look_at(event.state.but(**{self.setting: self.value}), speed=event.speed)
-
-    def changed(self) -> frozenset[str]:
-        """Curves whose numbers differ between the two tables, or that only one of them has."""
-        mine, theirs = self.first.table, self.second.table
-        if mine is None or theirs is None:
-            return frozenset()
-        one = {row["line"]: row for row in comparison_rows(mine)}
-        other = {row["line"]: row for row in comparison_rows(theirs)}
-        return frozenset(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
-
-    def close(self) -> None:
-        """Follow no more."""
-        self._leave()
-        self.second.close()
 
 
 def _pieces(coords: Sequence[Tensor]) -> Tensor:

@@ -15,7 +15,8 @@ from widgets.controls import STYLE, FigureBox, StatusBar, end_picker, narrow, nu
 from widgets.figures.scrubber import scrubber_figure
 from widgets.figures.status import sentence
 from widgets.figures.strips import strip_figure
-from widgets.sessions.bench import BenchSession, Beside
+from widgets.sessions.bench import BenchSession
+from widgets.sessions.beside import BESIDE, Beside, value_of
 from widgets.stage import subject_of
 from widgets.theme import SIZES, theme_of
 from workbench.bench.bench import Bench
@@ -35,19 +36,6 @@ SETTLE = 0.25
 """Seconds that a control must rest before the full answer is computed."""
 OWN = -1.0
 """Where the noise slider stands while each lens takes its own level."""
-BESIDE = (
-    "sigma",
-    "metric",
-    "regimes",
-    "guidance",
-    "condition",
-    "gamma",
-    "nodes",
-    "seed",
-    "probe",
-    "background",
-)
-"""Settings that a second panel can have of its own."""
 
 
 class BenchExplorer(ipywidgets.VBox):
@@ -409,7 +397,7 @@ class BenchExplorer(ipywidgets.VBox):
             return
 
         def open_second() -> None:
-            self.beside = Beside(self.bench, name, _value_of(name, text))
+            self.beside = Beside(self.bench, name, value_of(name, text))
             _SecondPanel(self, self.beside)
 
         self._try(open_second)
@@ -567,12 +555,3 @@ def _planes(subject: Any) -> list[str]:
 
 def _with(names: tuple[str, ...], value: str) -> list[str]:
     return list(dict.fromkeys((*names, value)))
-
-
-def _value_of(name: str, text: str) -> Any:
-    """The value of a setting from text, of the kind that the state wants."""
-    if name in ("nodes", "seed"):
-        return int(text)
-    if name in ("sigma", "guidance", "gamma"):
-        return None if text.lower() in ("none", "own") else float(text)
-    return text

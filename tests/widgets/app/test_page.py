@@ -43,8 +43,8 @@ def gesture(page, tab, point, x, y, kind="end"):
     assert canvas.answered == canvas.gesture["seq"]
 
 
-def send(tab, data):
-    tab.upload.file = {"name": "picture", "data": base64.b64encode(data).decode(), "count": 1}
+def send(tab, data, end="start"):
+    tab.pictures.fields[end].file = {"name": "picture", "data": base64.b64encode(data).decode(), "count": 1}
 
 
 def test_a_page_shows_its_first_answer(page):
@@ -234,6 +234,60 @@ def test_a_gesture_on_the_bench_is_its_state_and_a_saved_view_is_reopened(bench)
     tab.view.file = {"name": "view.yaml", "data": base64.b64encode(b"- no view").decode(), "count": 2}
     assert bench.host.text.startswith("Got the uploaded view")
     assert tab.bench.state.start == ""
+
+
+def drawing(value):
+    buffer = io.BytesIO()
+    Image.radial_gradient("L").resize((60, 60)).point(lambda v: min(255, v * value)).save(
+        buffer, format="PNG"
+    )
+    return buffer.getvalue()
+
+
+def test_two_pictures_of_ones_own_open_a_model_of_pictures_and_become_both_ends(bench):
+    tab = bench.tabs["bench"]
+    assert "opens the model fashion" in tab.pictures.fields["end"].label
+    send(tab, drawing(1), "start")
+    assert bench.host.wait(120)
+    assert tab.bench.state.model == "fashion"
+    assert "opens" not in tab.pictures.fields["end"].label
+    send(tab, drawing(2), "end")
+    assert bench.host.wait(120)
+    state = tab.bench.state
+    assert state.start.startswith("picture-")
+    assert state.end.startswith("picture-")
+    assert state.start != state.end
+    assert "path, mep" in tab.table.object
+    before = tab.bench.state
+    send(tab, b"no picture", "end")
+    assert bench.host.text.startswith("Got a file that is no such picture")
+    assert tab.bench.state == before
+
+
+def test_a_second_panel_differs_in_one_setting_and_what_differs_is_marked(bench):
+    tab = bench.tabs["bench"]
+    tab.second.setting.value, tab.second.value.value = "sigma", "0.8"
+    assert bench.host.wait(120)
+    assert "B: sigma = 0.8" in tab.second.objects[0].object
+    for table in (tab.table.object, tab.second._table.object):
+        assert "wb-differs" in table.split("</style>")[1]
+    gesture(bench, "bench", "end", 2.0, 0.5)
+    assert tab.second.beside.second.state.end == tab.bench.state.end == "2,0.5"
+    tab.second.value.value = "400000"
+    assert bench.host.text.startswith("Got sigma=400000")
+    assert tab.second.objects == []
+    tab.second.setting.value = ""
+    assert bench.host.wait(120)
+    assert "wb-differs" not in tab.table.object.split("</style>")[1]
+    assert bench.host._workers.count(tab.bench) == 1
+    assert len(bench.host._workers) == 2
+
+
+def test_distortion_ellipses_are_drawn_on_demand(bench):
+    tab = bench.tabs["bench"]
+    assert "distortion" not in {curve["name"] for curve in tab.canvas.curves}
+    tab.distortion.value = True
+    assert "distortion" in {curve["name"] for curve in tab.canvas.curves}
 
 
 def test_a_view_cannot_ask_for_the_servers_files_or_devices(bench):

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 import torch
 
-from widgets.sessions.bench import Beside
+from widgets.sessions.beside import Beside
 from widgets.views import VIEWS, BenchExplorer
 from workbench.bench import Bench, BenchState, load_view
 from workbench.bench.scrub import Scrub

@@ -12,7 +12,9 @@ from widgets.app.host import FigurePane, Host
 from widgets.app.inputs import SIDE, FileField, Slider
 from widgets.app.link import differences
 from widgets.app.offer import bearable
-from widgets.app.uploads import PICTURE_BYTES, VIEW_BYTES, view_text
+from widgets.app.pictures import PictureFields, pictured
+from widgets.app.second import SecondPanel
+from widgets.app.uploads import VIEW_BYTES, view_text
 from widgets.canvas.panel import PageCanvas
 from widgets.canvas.scene import Gesture
 from widgets.figures.scrubber import scrubber_figure
@@ -64,8 +66,10 @@ class BenchTab:
         self._controls()
         self._levels = host.scheduler(self._scrub, self._scrubbed, lambda: None)
         host.keep(self.bench)
+        self.second = SecondPanel(host, self.bench, self._redraw_table)
+        self.side[-2:-2] = self.second.side
         self.main = pn.Column(
-            self.badge, self.canvas, self.table, self.strip, self.marks, self.words,
+            self.badge, self.canvas, self.table, self.second, self.strip, self.marks, self.words,
             sizing_mode="stretch_width", margin=0,
         )  # fmt: skip
         self._show_state()
@@ -95,15 +99,11 @@ class BenchTab:
         }
         for control in self.controls.values():
             control.param.watch(self._controlled, "value")
-        self.upload = FileField(
-            look,
-            f"a picture of your own as start (PNG or JPEG, {PICTURE_BYTES // 1_000_000} MB at most)",
-            accept=".png,.jpg,.jpeg",
-            most=PICTURE_BYTES,
-        )
+        self.pictures = PictureFields(self.host, self._uploaded)
         self.view = FileField(look, "reopen a saved view (YAML)", accept=".yaml,.yml", most=VIEW_BYTES)
-        self.upload.param.watch(self._uploaded, "file")
         self.view.param.watch(self._reopened, "file")
+        self.distortion = pn.widgets.Checkbox(label="distortion ellipses of the projection")
+        self.distortion.param.watch(self._distorted, "value")
         self.text = pn.pane.Str("", visible=False, styles=_WIDE)
         self.save = pn.widgets.FileDownload(
             callback=lambda: io.StringIO(view_of(self._own_state())), filename="view.yaml", label="Save view",
@@ -126,7 +126,7 @@ class BenchTab:
                 for name, control in asked.items()
                 for part in (pn.pane.HTML(f'<span id="{name}">{name}</span>', margin=(4, 10, 0, 10)), control)
             ),
-            self.upload, self.view, pn.FlexBox(*made, gap="0px"), self.save, self.text,
+            self.distortion, self.pictures, self.view, pn.FlexBox(*made, gap="0px"), self.save, self.text,
         ]  # fmt: skip
 
     def _own_state(self) -> BenchState:
@@ -156,7 +156,7 @@ class BenchTab:
             controls["lenses"].value = list(state.lens_names)
         finally:
             self._syncing = False
-        self.upload.visible = subject.pictures
+        self.pictures.opens(pictured(subject, self.host.offer))
         self.host.remember(self.name, self.values())
 
     def _controlled(self, event: Any) -> None:
@@ -175,8 +175,14 @@ class BenchTab:
             value = None if value == OWN else value
         self._take(lambda: self.bench.state.but(**{name: value}))
 
-    def _uploaded(self, _: Any) -> None:
-        self._take(lambda: self.bench.state.but(start=self.host.offer.uploads.add(self.upload.content())))
+    def _uploaded(self, end: str, name: str) -> None:
+        def pictured_state() -> BenchState:
+            state, offer = self.bench.state, self.host.offer
+            if not self.bench.place.subject.pictures:
+                state = self.bench.with_subject(**offer.entries(offer.pictured))
+            return state.but(**{end: name})
+
+        self._take(pictured_state)
 
     def _reopened(self, _: Any) -> None:
         def read() -> BenchState:
@@ -206,6 +212,14 @@ class BenchTab:
             self.bench.look_at(state, speed=speed)
         except (WorkbenchError, LookupError, ValueError, OSError) as error:
             self.host.fail(error)
+
+    def _distorted(self, event: Any) -> None:
+        self.session.distortion = event.new
+        self.canvas.show(**self.session.scene())
+
+    def _redraw_table(self) -> None:
+        """The second panel has other numbers now: mark what differs."""
+        self.table.object = self.session.table(changed=self.second.changed())
 
     def _cancel(self) -> None:
         self._levels.cancel()
@@ -237,7 +251,8 @@ class BenchTab:
     def _drawn(self, *, full: bool) -> dict[str, Any]:
         """Everything that is shown of an answer, made in the worker's thread."""
         session = self.session
-        made = {"scene": session.scene(), "badge": session.badge(), "table": session.table()}
+        table = session.table(changed=self.second.changed())
+        made = {"scene": session.scene(), "badge": session.badge(), "table": table}
         result = session.result()
         if not full or result is None:
             return made

@@ -6,10 +6,10 @@ from typing import Any
 import panel as pn
 
 from widgets.app.host import FigurePane, Host
-from widgets.app.inputs import SIDE, FileField, Slider
+from widgets.app.inputs import SIDE, Slider
 from widgets.app.link import differences
 from widgets.app.offer import bearable
-from widgets.app.uploads import PICTURE_BYTES
+from widgets.app.pictures import PictureFields, pictured
 from widgets.canvas.panel import PageCanvas
 from widgets.canvas.scene import Gesture, thumb_traits
 from widgets.facts import facts_table
@@ -71,12 +71,7 @@ class PathsTab:
         self.gamma = Slider(look, "effort γ", start=0.0, end=15.0, step=0.5)
         self.temperature = Slider(look, "temperature T", start=0.0, end=1.0, step=0.05)
         self.nodes = Slider(look, "nodes", value=33, start=5, end=161, step=2)
-        self.upload = FileField(
-            look,
-            f"a picture of your own as start (PNG or JPEG, {PICTURE_BYTES // 1_000_000} MB at most)",
-            accept=".png,.jpg,.jpeg",
-            most=PICTURE_BYTES,
-        )
+        self.pictures = PictureFields(self.host, self._uploaded)
         self.cancel = pn.widgets.Button(label="Cancel")
         self.copy = pn.widgets.Button(label="Copy as parameters")
         self.parameters = pn.pane.Str("", visible=False, styles={"overflow-x": "auto", "max-width": "100%"})
@@ -84,10 +79,9 @@ class PathsTab:
         self.copy.on_click(self._copied)
         for name in ("subject", "sigma", *SETTINGS):
             getattr(self, name).param.watch(self._controlled, "value")
-        self.upload.param.watch(self._uploaded, "file")
         self.side = [
             self.subject, self.start, self.end, self.regime, self.sigma, self.gamma, self.temperature,
-            self.nodes, self.upload, pn.Row(self.cancel, self.copy), self.parameters, self.facts,
+            self.nodes, self.pictures, pn.Row(self.cancel, self.copy), self.parameters, self.facts,
         ]  # fmt: skip
 
     def values(self) -> dict[str, Any]:
@@ -109,7 +103,7 @@ class PathsTab:
         self.gamma.visible = state.regime in ("mep", "principal")
         self.temperature.visible = state.regime == "principal"
         self.sigma.visible = state.regime == "static" and subject.flows
-        self.upload.visible = subject.pictures
+        self.pictures.opens(pictured(subject, self.host.offer))
         self.host.remember(self.name, self.values())
 
     def open(self, name: str) -> None:
@@ -140,12 +134,10 @@ class PathsTab:
         except (WorkbenchError, OSError) as error:
             self.host.fail(error)
 
-    def _uploaded(self, _: Any) -> None:
-        try:
-            name = self.host.offer.uploads.add(self.upload.content())
-            self._take(self.session.state.but(start=name), "full")
-        except (WorkbenchError, OSError) as error:
-            self.host.fail(error)
+    def _uploaded(self, end: str, name: str) -> None:
+        if not self.session.subject.pictures:
+            self.open(self.host.offer.pictured)
+        self._take(self.session.state.but(**{end: name}), "full")
 
     def _copied(self, _: Any) -> None:
         state = self.session.state

@@ -1,0 +1,52 @@
+"""Two pictures of a visitor's own, one for each end; limited in size and type."""
+
+from collections.abc import Callable
+from typing import Any
+
+import panel as pn
+
+from widgets.app.host import Host
+from widgets.app.inputs import FileField
+from widgets.app.uploads import PICTURE_BYTES
+from workbench.errors import WorkbenchError
+
+ENDS = ("start", "end")
+
+
+class PictureFields(pn.Column):
+    """A field for each end that takes a picture.
+
+    Args:
+        host: The page's services.
+        took: Called with an entry of the state, "start" or "end", and the picture's name as a point.
+    """
+
+    def __init__(self, host: Host, took: Callable[[str, str], None]) -> None:
+        self._host, self._took = host, took
+        self.fields = {
+            end: FileField(host.look, _label(end), accept=".png,.jpg,.jpeg", most=PICTURE_BYTES)
+            for end in ENDS
+        }
+        for end, field in self.fields.items():
+            field.param.watch(lambda _, end=end: self._taken(end), "file")
+        super().__init__(*self.fields.values(), margin=0)
+
+    def opens(self, model: str) -> None:
+        """Say which model a picture opens; empty where the present one takes it."""
+        for end, field in self.fields.items():
+            field.label = _label(end) + (f"; opens the model {model}" if model else "")
+
+    def _taken(self, end: str) -> None:
+        try:
+            self._took(end, self._host.offer.uploads.add(self.fields[end].content()))
+        except (WorkbenchError, OSError) as error:
+            self._host.fail(error)
+
+
+def _label(end: str) -> str:
+    return f"a picture of your own as {end} (PNG or JPEG, {PICTURE_BYTES // 1_000_000} MB at most)"
+
+
+def pictured(subject: Any, offer: Any) -> str:
+    """The model that a picture opens: none where the subject's samples are pictures themselves."""
+    return "" if subject.pictures else offer.pictured
