@@ -92,6 +92,12 @@ class PathSession:
             SettingError: If the subject has no such regime.
         """
         start, end = self.stage.first_ends()
+        if not self.subject.regimes:
+            raise SettingError(
+                f"a path in {self.subject.frame}, {self.subject.lacking}",
+                "a model with noise levels, or an energy",
+                "the Fisher lens, whose pullback metric needs no score",
+            )
         check_choice("regime", state.regime or self.subject.regimes[0], self.subject.regimes)
         return state.but(
             start=state.start or start,

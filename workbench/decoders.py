@@ -17,10 +17,11 @@ References:
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from workbench.models import Frame, ScoreModel
-from workbench.types import Points, Sigma
+from workbench.types import Points, Scalars, Sigma, Vectors
 
 
 @runtime_checkable
@@ -87,8 +88,51 @@ class LatentModel:
         return self.model.denoise(y, sigma)
 
 
+@dataclass(frozen=True, slots=True)
+class Latents:
+    """The latents of a decoder that has no score: a landscape, that of a standard normal.
+
+    That is what a GAN draws its latents from, and what a variational autoencoder pulls them to; nothing is
+    known of how well a decoder keeps to it.
+
+    Attributes:
+        decoder: The decoder, or the autoencoder.
+    """
+
+    decoder: Decoder
+
+    @property
+    def name(self) -> str:
+        """The decoder's name."""
+        return self.decoder.picture.name
+
+    @property
+    def unit(self) -> str:
+        """Energies are negative log densities."""
+        return "nats"
+
+    @property
+    def frame(self) -> Frame:
+        """Shape of a latent, of unit deviation and without noise levels."""
+        picture = self.decoder.picture
+        shape = tuple(self.decoder.latent_shape)
+        return Frame(self.name, shape, 0.0, 0.0, space="latent", notes=picture.notes)
+
+    def energy(self, x: Points) -> Scalars:
+        """|z|^2 / 2, without its constant."""
+        return 0.5 * x.square().sum(-1)
+
+    def force(self, x: Points) -> Vectors:
+        """-z."""
+        return -x
+
+    def sample(self, count: int, *, generator: torch.Generator) -> Points:
+        """Latents as a GAN draws them, shape (count, dim), on the generator's device."""
+        return torch.randn(count, self.frame.dim, generator=generator, device=generator.device)
+
+
 def decoder_of(model: object) -> Decoder | None:
-    """The decoder of a latent model, a decoder itself, or None where points are their own pictures.
+    """The decoder of a model or of latents, a decoder itself, or None where points are their own pictures.
 
     Args:
         model: Any model.
@@ -96,24 +140,24 @@ def decoder_of(model: object) -> Decoder | None:
     Returns:
         The decoder, or None.
     """
-    if isinstance(model, LatentModel):
+    if isinstance(model, LatentModel | Latents):
         return model.decoder
     return model if isinstance(model, Decoder) else None
 
 
-def show_points(model: ScoreModel | Decoder, points: Tensor) -> tuple[Tensor, Frame]:
+def show_points(model: ScoreModel | Decoder | Latents, points: Tensor) -> tuple[Tensor, Frame]:
     """What figures show of a model's points: decoded pictures of latents, else the points themselves.
 
     Args:
-        model: A score model, a latent model or a decoder.
+        model: A score model, a latent model, a decoder or its latents.
         points: Its points, shape (*batch, dim).
 
     Returns:
         Flat pictures (*batch, picture dim) and the frame that has their shape and range. One decoder call a
         point for latents.
     """
-    if isinstance(model, LatentModel):
-        return model.decoder.decode(points), model.decoder.picture
-    if isinstance(model, Decoder):
-        return model.decode(points), model.picture
+    decoder = decoder_of(model)
+    if decoder is not None:
+        return decoder.decode(points), decoder.picture
+    assert isinstance(model, ScoreModel)  # what has no decoder has a frame
     return points, model.frame

@@ -15,7 +15,7 @@ from torch import Tensor
 from workbench.adapters.normalizing_flow import FlowDensity
 from workbench.adapters.open import open_model
 from workbench.data import load_images, read_image
-from workbench.decoders import Autoencoder, Decoder, decoder_of
+from workbench.decoders import Autoencoder, Decoder, Latents, decoder_of
 from workbench.devices import resolve_device
 from workbench.embeddings import Identity
 from workbench.errors import SettingError
@@ -77,8 +77,19 @@ class Subject:
 
     @property
     def regimes(self) -> tuple[str, ...]:
-        """Regimes of path that it has, the default one first."""
-        return (*FLOWING, "static") if self.flows else ("static",)
+        """Regimes of path that it has, the default one first; none of a decoder without a score."""
+        if self.flows:
+            return (*FLOWING, "static")
+        return () if isinstance(self.model, Latents) else ("static",)
+
+    @property
+    def lacking(self) -> str:
+        """What it is, in words that say what it has not; empty where it can be asked at every noise level."""
+        if self.flows:
+            return ""
+        return (
+            "a decoder without a score" if isinstance(self.model, Latents) else "an energy without a density"
+        )
 
     @property
     def decoder(self) -> Decoder | None:
@@ -240,13 +251,15 @@ class Subject:
     @property
     def _draws(self) -> bool:
         """Whether a number names a sample that the model draws: a network without real samples at hand."""
-        flows = self.world is None and isinstance(self.model, ScoreModel)
-        return flows and self.choices is None and self.frame.dim > 1
+        drawn = self.world is None and isinstance(self.model, ScoreModel | Latents)
+        return drawn and self.choices is None and self.frame.dim > 1
 
     def _drawn(self, seed: int) -> Tensor:
         """The sample that the model draws from a seed."""
         generator = torch.Generator(self.device).manual_seed(seed)
-        assert isinstance(self.model, ScoreModel)  # a landscape draws nothing
+        if isinstance(self.model, Latents):
+            return self._placed(self.model.sample(1, generator=generator)[0])
+        assert isinstance(self.model, ScoreModel)  # another landscape draws nothing
         drawn = sample(self.model, 1, generator=generator, dtype=self.dtype)[0]
         low, high = self.frame.value_range or (-math.inf, math.inf)
         return self._placed(drawn.clamp(low, high))  # the last step may overshoot black or white
@@ -308,11 +321,9 @@ def open_subject(
     if isinstance(network, FlowDensity):
         return Subject(network, network.frame, "", "", device=place, dtype=precision)
     if not isinstance(network, ScoreModel):
-        raise SettingError(
-            f"{model}, a decoder without a score",
-            "a score model",
-            "open_model(...) and the pullback metric of its decode, which needs no score",
-        )
+        assert isinstance(network, Decoder)  # the only other thing that opens
+        latents = Latents(network)
+        return Subject(latents, latents.frame, "0", "1", device=place, dtype=precision)
     frame = network.frame
     choices = model_samples(network)
     start, end = _FIRST_ENDS.get(str(model), ("0", "1"))

@@ -4,10 +4,14 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from widgets.session import PathSession
 from widgets.stage import open_stage, stage_of, subject_of
 from widgets.state import PathState
+from workbench import open_model
+from workbench.decoders import Latents
 from workbench.errors import SettingError
 from workbench.models import Frame
+from workbench.subjects import Subject
 from workbench.worlds import WORLDS, load_world
 
 
@@ -73,3 +77,12 @@ def test_a_world_in_more_dimensions_is_seen_through_its_ends(generator):
     stage = stage_of(subject_of(world))
     assert stage.coords("start") == pytest.approx((0.0, 0.0), abs=1e-9)
     assert stage.coords("end") == pytest.approx((6.0, 0.0), abs=1e-9)
+
+
+def test_a_decoder_without_a_score_has_a_stage_and_no_path():
+    decoder = open_model(torch.nn.Linear(4, 9), kind="decoder", shape=(4,), name="toy")
+    latents = Latents(decoder)
+    stage = stage_of(Subject(latents, latents.frame, "0", "1"))
+    assert stage.section.encode(stage.subject.point("0")[None]).shape == (1, 2)
+    with pytest.raises(SettingError, match="a decoder without a score"):
+        PathSession(PathState(), stage)

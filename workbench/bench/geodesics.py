@@ -68,14 +68,16 @@ def metric_of(name: str, subject: Subject, sigma: float, weight: float | None = 
         return Euclidean(chart)
     if name == "pullback":
         if subject.decoder is None:
-            raise SettingError(f"the metric 'pullback' for {frame}, which decodes nothing", "a decoder", "score")
+            raise SettingError(
+                f"the metric 'pullback' for {frame}, which decodes nothing", "a decoder", "score"
+            )
         if frame.dim > DENSE_LIMIT:
             raise SettingError(
                 f"the metric 'pullback' of {frame.dim} latents",
                 f"at most {DENSE_LIMIT}",
                 "a field of it on a plane: on_section(seen_metric(model), plane)",
             )
-        return seen_metric(model)
+        return seen_metric(subject.decoder)
     if isinstance(model, Landscape):
         raise SettingError(
             f"the metric {name!r} in {model.name}, {subject.lacking}",

@@ -40,8 +40,7 @@ def ask_paths(inquiry: Inquiry) -> LensAnswer:
         return LensAnswer(
             "paths",
             inquiry.speed,
-            lines=tuple(lines),
-            sentence=f"{subject.frame} is {subject.lacking}: straight lines and arcs only.",
+            sentence=f"{subject.frame} is {subject.lacking}: a path needs noise levels or an energy.",
         )
     if not wanted:
         wanted = [subject.regimes[0]]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from workbench.checks import check_count, check_model, check_run
-from workbench.decoders import Decoder, LatentModel
+from workbench.decoders import Decoder, LatentModel, Latents
 from workbench.devices import resolve_device
 from workbench.doctor.costs import measure_costs
 from workbench.doctor.data import read_points, read_rows
@@ -70,6 +70,8 @@ def examine(
         >>> examine(load_world("v_mixture"), dtype=torch.float64).sound
         True
     """
+    if isinstance(model, Latents):
+        model = model.decoder
     if not isinstance(model, Decoder):
         check_model(model, landscapes=True)
     check_count("count", count, least=2, none=True)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from workbench.decoders import Decoder, decoder_of
+from workbench.decoders import Decoder, Latents, decoder_of
 from workbench.errors import SettingError
 from workbench.metrics.base import Chart
 from workbench.metrics.plain import Euclidean, Scaled, Sum
@@ -95,14 +95,14 @@ def score_jacobian_metric(model: ScoreModel, sigma: float, *, epsilon: float = 0
     return bare if epsilon == 0.0 else Sum(bare, Scaled(Euclidean(chart), epsilon))
 
 
-def seen_metric(model: ScoreModel | Decoder, sigma: float | None = None) -> Pullback:
+def seen_metric(model: ScoreModel | Decoder | Latents, sigma: float | None = None) -> Pullback:
     """How much what a person sees changes with a point: the one pullback that every model has.
 
     Of latents the decoder makes pictures, g = J^T J of the decoder. Where points are data, the denoiser
     shows what is left of a step under the noise, g = J_D^T J_D: close to 0 across the data, to 1 along.
 
     Args:
-        model: A score model, a latent model or a decoder.
+        model: A score model, a latent model, a decoder or its latents.
         sigma: Noise level of the denoiser; None for half the data's spread. Without meaning for a decoder.
 
     Returns:

@@ -305,5 +305,11 @@ def test_the_lenses_door_takes_a_flows_density_and_names_what_a_decoder_lacks(tm
     sizes = dict(encoder_block_out_channels=(4,), decoder_block_out_channels=(4,))
     coder = diffusers.AutoencoderTiny(**sizes, num_encoder_blocks=(1,), num_decoder_blocks=(1,))
     coder.save_pretrained(tmp_path / "coder")
-    with pytest.raises(SettingError, match="a decoder without a score"):
-        open_subject(model=tmp_path / "coder")
+    decoder = open_subject(model=tmp_path / "coder")
+    assert decoder.regimes == ()
+    assert not decoder.flows
+    assert decoder.lacking == "a decoder without a score"
+    assert decoder.shown.shape == (3, 32, 32)
+    first, second = decoder.ends()
+    assert_close(first, decoder.point("0"), rtol=0.0, atol=0.0)
+    assert float((first - second).norm()) > 1.0
