@@ -82,19 +82,20 @@ def time_of(schedule: Schedule, sigma: Tensor) -> Tensor:
 
     Returns:
         Times of sigma's shape, inside the clock's interval; levels beyond its ends give the ends.
-        Without a closed form, bisection to full precision (not differentiable then).
+        Without a closed form, bisection (not differentiable then), in double precision where the device has
+        it: schedules that reach s through 1 - a^2 lose their small levels in single.
     """
     if schedule.inverse is not None:
         low, high = sorted((schedule.t_noise, schedule.t_data))
         return schedule.inverse(sigma).clamp(low, high)
-    noisy = torch.full_like(sigma, schedule.t_noise)
-    clean = torch.full_like(sigma, schedule.t_data)
+    fine = sigma if sigma.device.type == "mps" else sigma.double()
+    noisy, clean = torch.full_like(fine, schedule.t_noise), torch.full_like(fine, schedule.t_data)
     for _ in range(80):
         middle = 0.5 * (noisy + clean)
         a, s = schedule(middle)
-        above = s > sigma * a
+        above = s > fine * a
         noisy, clean = torch.where(above, middle, noisy), torch.where(above, clean, middle)
-    return 0.5 * (noisy + clean)
+    return (0.5 * (noisy + clean)).to(sigma)
 
 
 def _linear_betas(t: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,5 +1,7 @@
 """Denoisers of azula: their posterior mean is ours, in every schedule of the library."""
 
+import copy
+
 import azula.denoise
 import azula.linalg.covariance
 import azula.noise
@@ -95,7 +97,11 @@ def _time(schedule, sigma):
     return 0.5 * (low + high)
 
 
-def test_float32_is_the_librarys_own_mean():
+@torch.no_grad()
+@pytest.mark.parametrize("made", [azula.denoise.SimpleDenoiser, azula.denoise.KarrasDenoiser])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_float32_is_the_librarys_own_mean(name, made):
+    torch.manual_seed(0)
     backbone = nn.Sequential(nn.Linear(2, 16), nn.SiLU(), nn.Linear(16, 2)).float()
 
     class Net(nn.Module):
@@ -106,13 +112,19 @@ def test_float32_is_the_librarys_own_mean():
         def forward(self, x, t):
             return self.net(x) + 0.1 * t[..., None]
 
-    denoiser = azula.denoise.KarrasDenoiser(Net(), SCHEDULES["cosine"])
+    denoiser = made(Net(), SCHEDULES[name])
     model = open_model(denoiser, shape=(2,))
+    exact = copy.deepcopy(denoiser).double()
     y = torch.randn(6, 2, dtype=torch.float32)
-    for sigma in (0.1, 1.0, 10.0):
-        t = _time(SCHEDULES["cosine"], sigma).float()
-        a, _ = SCHEDULES["cosine"](t)
-        assert_close(model.denoise(y, sigma), denoiser(a * y, t.expand(6)).mean, rtol=1e-4, atol=1e-5)
+    for sigma in LEVELS:
+        t = _time(SCHEDULES[name], sigma)
+        a, _ = SCHEDULES[name](t)
+        truth = exact(a * y.double(), t.expand(6)).mean
+        scale = float(truth.abs().max())
+        theirs = denoiser(a.float() * y, t.float().expand(6)).mean
+        ours = model.denoise(y, sigma)
+        assert float((ours - theirs).abs().max()) <= 1e-5 * scale
+        assert float((ours.double() - truth).abs().max()) <= 1e-5 * scale
 
 
 def test_keywords_and_labels_are_passed_on():
