@@ -4,7 +4,6 @@ It knows no host. A notebook's view and a page's both hold one, so that they com
 """
 
 import dataclasses
-import functools
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,9 +21,7 @@ from widgets.canvas.scene import (
     stroke_traits,
     window_traits,
 )
-from widgets.cells import read_values
 from widgets.figures.fisher import (
-    READINGS,
     certificate_line,
     lengths_figure,
     map_figure,
@@ -33,82 +30,26 @@ from widgets.figures.fisher import (
     step_of,
 )
 from widgets.scheduling import Progress, Speed
+from widgets.sessions.fisher_state import FisherState, cut_of, plane_of, space_of
 from widgets.theme import Theme
-from workbench.errors import SettingError
 from workbench.fields import Window
 from workbench.geodesics import curve_length
-from workbench.geodesics.gallery import Space, open_space
+from workbench.geodesics.gallery import Space
 from workbench.geodesics.interpolated import interpolated_metric
 from workbench.lenses.fisher import GeodesicResult, MetricField, find_geodesic, measure_metric_field
-from workbench.phases import LatentSlice, open_slice
+from workbench.metrics import Metric
+from workbench.phases import (
+    LatentSlice,
+    LocalDimension,
+    measure_dimension,
+    slice_metric,
+)
 
 _GRID = {"coarse": 24, "full": 64}
 _SLICE_GRID = 12
 """Grid points along a side of a slice while a point is dragged."""
-
-
-@dataclass(frozen=True, slots=True)
-class FisherState:
-    """What to look at: the parameters of the notebook `20_fisher`. JSON-able.
-
-    Attributes:
-        space: One of `SPACES`, the space with a known metric.
-        start: First end "x,y"; the space's own if empty.
-        end: Last end.
-        reading: What colours the field, one of `READINGS`.
-        nodes: Nodes of a geodesic on its coarsest level.
-        sites: Sites of the driven chain.
-        draws: Stationary states the notebook draws for its current.
-        chain: Sites of the chain whose potential the notebook learns.
-        size: Side of the Ising lattice.
-        grid: Points along each coordinate of the window in which the notebook learns its metric.
-        per_cell: Lattices drawn at each.
-        sweeps: Sweeps of the sampler.
-        epochs: Passes of the learner.
-        model: Generative model of the slice, a name or a path.
-        latents: "noise" or "decoder": whose latents the slice lies in.
-        corners: Three samples "0;1;2" whose latents span it; empty draws them.
-        judge: Whose features measure its samples; empty for the model's own.
-        resolution: Grid points along each side of the slice.
-        zoom: How often the slice's window is halved about its middle.
-        middle: Middle of a zoomed window "a,b"; empty for that of the slice.
-        flow_steps: Steps of the deterministic sampler.
-        device: Where to compute.
-        dtype: Arithmetic of the generative model.
-        seed: Keys all draws.
-    """
-
-    space: str = "tasep"
-    start: str = ""
-    end: str = ""
-    reading: str = "largest"
-    nodes: int = 33
-    sites: int = 60
-    draws: int = 500
-    chain: int = 6
-    size: int = 4
-    grid: int = 8
-    per_cell: int = 100
-    sweeps: int = 60
-    epochs: int = 6
-    model: str = "digits"
-    latents: str = "noise"
-    corners: str = ""
-    judge: str = ""
-    resolution: int = 16
-    zoom: int = 0
-    middle: str = ""
-    flow_steps: int = 8
-    device: str = "cpu"
-    dtype: str = "float32"
-    seed: int = 0
-
-    def but(self, **changes: Any) -> "FisherState":
-        """The state with some entries changed; another space or window starts at its own ends."""
-        cut = ("space", "zoom", "middle")
-        if any(changes.get(name, getattr(self, name)) != getattr(self, name) for name in cut):
-            changes = {"start": "", "end": "", **changes}
-        return read_values(FisherState, {**dataclasses.asdict(self), **changes})
+LEARNED_GRID = 20
+"""Most grid points along a side that a potential is fitted to while somebody waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +64,8 @@ class FisherAnswer:
         result: The geodesics; on a slice those of its interpolated field.
         own_length: Length of the shortest in the model's own metric; None where the two are one, and while
             dragging.
+        dimensions: Intrinsic dimension of the data at both ends of a slice; empty elsewhere, and while
+            dragging.
     """
 
     state: FisherState
@@ -131,6 +74,7 @@ class FisherAnswer:
     field: MetricField
     result: GeodesicResult
     own_length: float | None = None
+    dimensions: tuple[LocalDimension, ...] = ()
 
 
 class FisherSession:
@@ -148,7 +92,7 @@ class FisherSession:
         self._path_of = path_of
         self.state = state
         self.space = self._space(state)
-        self._fields: dict[tuple, MetricField] = {}
+        self._fields: dict[tuple, tuple[MetricField, Metric]] = {}
         self._lock = threading.Lock()
 
     def take(self, state: FisherState) -> None:
@@ -176,22 +120,25 @@ class FisherSession:
     ) -> FisherAnswer:
         """Find the geodesics that a state asks for."""
         space = self._space(state)
-        field = self._field(space, state, speed)
+        field, metric = self._field(space, state, speed, progress)
         sliced = state.space == "slice"
-        metric = interpolated_metric(field) if sliced else space.metric
+        ends = (space.point(state.start, space.start), space.point(state.end, space.end))
         result = find_geodesic(
-            metric,
-            space.point(state.start, space.start),
-            space.point(state.end, space.end),
+            interpolated_metric(field) if sliced else metric,
+            *ends,
             generator=torch.Generator().manual_seed(state.seed),
             progress=progress,
             cancel=cancel,
             **_effort(state, speed),
         )
-        own = None
-        if sliced and speed == "full" and not cancel.is_set():
-            own = float(curve_length(space.metric, result.shortest.curve.points))
-        return FisherAnswer(state, speed, space, field, result, own)
+        if not sliced or speed != "full" or cancel.is_set():
+            return FisherAnswer(state, speed, space, field, result)
+        own = float(curve_length(metric, result.shortest.curve.points))
+        plane = self._plane(state)
+        with torch.no_grad():
+            samples = plane.samples(torch.stack(ends))
+        found = tuple(measure_dimension(plane.model, x) for x in samples) if plane.model else ()
+        return FisherAnswer(state, speed, space, field, result, own, found)
 
     def _space(self, state: FisherState) -> Space:
         return space_of(dataclasses.replace(state, model=self._path_of(state.model)))
@@ -199,25 +146,32 @@ class FisherSession:
     def _plane(self, state: FisherState) -> LatentSlice:
         return plane_of(dataclasses.replace(state, model=self._path_of(state.model)))
 
-    def _field(self, space: Space, state: FisherState, speed: Speed) -> MetricField:
-        """The metric on the window, measured once a space; the finest there is."""
+    def _field(
+        self, space: Space, state: FisherState, speed: Speed, progress: Progress
+    ) -> tuple[MetricField, Metric]:
+        """The metric on the window and off the grid, measured once a space; the finest there is."""
         plane = self._plane(state) if state.space == "slice" else None
         sides = _GRID if plane is None else {"coarse": _SLICE_GRID, "full": state.resolution}
-        what = (space.name, state.sites, state.size, space.x, space.y, None if plane is None else _cut(state))
+        cut = None if plane is None else (*cut_of(state), state.measure)
+        what = (space.name, state.sites, state.size, space.x, space.y, cut)
         keys = [(*what, sides[kind]) for kind in ("full", speed)]
         for key in keys:
             if key in self._fields:
                 return self._fields[key]
-        side = keys[-1][-1]
-        metric = space.metric if plane is None else plane.metric()
-        field = measure_metric_field(
-            metric, Window(space.x, space.y), columns=side, rows=side, like=space.start, chunk=4096
-        )
+        side, window = keys[-1][-1], Window(space.x, space.y)
+        metric = space.metric
+        if plane is not None:
+            seeded = torch.Generator().manual_seed(state.seed)
+            most = min(side, LEARNED_GRID)
+            metric = slice_metric(
+                plane, state.measure, window, side=most, generator=seeded, progress=progress
+            )
+        field = measure_metric_field(metric, window, columns=side, rows=side, like=space.start, chunk=4096)
         with self._lock:
             if len(self._fields) > 16:
                 self._fields.clear()
-            self._fields[keys[-1]] = field
-        return field
+            self._fields[keys[-1]] = field, metric
+        return field, metric
 
     # -- showing
 
@@ -287,6 +241,12 @@ class FisherSession:
         rows += [(reference.name, str(reference.length)) for reference in answer.result.references]
         if answer.own_length is not None:
             rows.insert(1, ("in the model's own metric", f"{answer.own_length:.5g}"))
+        for where, found in zip(("start", "end"), answer.dimensions, strict=False):
+            words = f"{found.flipd.value:.1f} ± {found.flipd.error:.1f} of {found.ambient}"
+            rows.append((f"FLIPD at {where}, σ = {found.sigma:.3g}", words))
+            if found.normal is not None:
+                words = f"{found.normal.dimension} of {found.ambient}, gap {found.normal.gap:.2g}"
+                rows.append((f"normal bundle at {where}", words))
         rounding = self.rounding(answer.state)
         if rounding:
             step = step_of(answer.field)
@@ -310,54 +270,6 @@ def _strokes(result: GeodesicResult, look: Theme) -> list[Stroke]:
         strokes.append(Stroke(name, geodesic.curve.points, colour, width=2.0, dash=dash))
     strokes.append(Stroke("geodesic", result.shortest.curve.points, look.path, nodes=2.6, halo=True))
     return strokes
-
-
-def space_of(state: FisherState) -> Space:
-    """The space of a state.
-
-    Raises:
-        SettingError: If the state names no space or no reading, or its slice cannot be cut.
-    """
-    if state.reading not in READINGS:
-        raise SettingError(f"reading {state.reading!r}", f"one of {', '.join(READINGS)}")
-    if state.space != "slice":
-        return open_space(state.space, sites=state.sites, size=state.size)
-    plane = plane_of(state)
-    space = open_space("slice", plane=plane.metric(), device=plane.corners.device)
-    centre = space.point(state.middle, torch.full_like(space.start, 0.5)).tolist()
-    window = Window(space.x, space.y).zoomed(centre[0], centre[1], max(0, state.zoom))
-    low = space.start.new_tensor([window.x[0], window.y[0]])
-    size = space.start.new_tensor([window.x[1] - window.x[0], window.y[1] - window.y[0]])
-    ends = {"start": low + size * space.start, "end": low + size * space.end}
-    phases = plane.labels if plane.classify is not None else None
-    return dataclasses.replace(space, x=window.x, y=window.y, phases=phases, **ends)
-
-
-def plane_of(state: FisherState) -> LatentSlice:
-    """The slice of a state, opened once."""
-    return _open_plane(*_cut(state))
-
-
-def _cut(state: FisherState) -> tuple[Any, ...]:
-    """What decides a slice."""
-    names = ("model", "judge", "corners", "latents", "flow_steps", "device", "dtype", "seed")
-    return tuple(getattr(state, name) for name in names)
-
-
-@functools.lru_cache(maxsize=8)
-def _open_plane(
-    model: str, judge: str, corners: str, latents: str, steps: int, device: str, dtype: str, seed: int
-) -> LatentSlice:
-    return open_slice(
-        model,
-        judge=judge,
-        corners=corners,
-        latents=latents,
-        steps=steps,
-        generator=torch.Generator().manual_seed(seed),
-        device=device,
-        dtype=dtype,
-    )
 
 
 def _effort(state: FisherState, speed: Speed) -> dict[str, Any]:

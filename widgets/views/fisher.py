@@ -14,12 +14,13 @@ from widgets.facts import facts_table
 from widgets.figures.fisher import READINGS
 from widgets.figures.status import sentence, status_line
 from widgets.scheduling import Outcome, Scheduler, Speed, sentence_of
-from widgets.sessions.fisher import FisherAnswer, FisherSession, FisherState, space_of
+from widgets.sessions.fisher import FisherAnswer, FisherSession
+from widgets.sessions.fisher_state import FisherState, space_of
 from widgets.theme import theme_of
 from workbench.errors import WorkbenchError
 from workbench.geodesics.gallery import SPACES
 from workbench.lenses.fisher import GeodesicResult
-from workbench.phases import LATENTS
+from workbench.phases import LATENTS, MEASURES
 
 __all__ = ["FisherExplorer", "FisherState"]
 
@@ -130,9 +131,13 @@ class FisherExplorer(ipywidgets.VBox):
                 ("middle", "zoom about", "the middle; or a,b"),
             )
         }
-        self._cut["latents"] = ipywidgets.Dropdown(
-            options=LATENTS, value=state.latents, description="latents of", layout=narrow(), style=STYLE
-        )
+        for name, options, words in (
+            ("latents", LATENTS, "latents of"),
+            ("measure", MEASURES, "measured by"),
+        ):
+            self._cut[name] = ipywidgets.Dropdown(
+                options=options, value=getattr(state, name), description=words, layout=narrow(), style=STYLE
+            )
         self._cut["zoom"] = number_slider("zoom, halvings", state.zoom, 0, 40, step=1)
         self._cut["resolution"] = number_slider("resolution", state.resolution, 8, 256, step=8)
         self.controls |= self._cut

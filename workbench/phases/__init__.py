@@ -8,22 +8,32 @@ from workbench.phases.boundaries import (
     label_phases,
     measure_sensitivity,
 )
-from workbench.phases.dimension import NormalBundle, measure_flipd, measure_normal_bundle
+from workbench.phases.dimension import (
+    LocalDimension,
+    NormalBundle,
+    measure_dimension,
+    measure_flipd,
+    measure_normal_bundle,
+)
 from workbench.phases.lipschitz import FlowMap, exact_slope, exponent, measure_slope, two_gaussians
 from workbench.phases.plateaus import (
+    MEASURES,
     LearnedSlice,
     Plateaus,
     compare_metrics,
     learn_slice,
     measure_plateaus,
+    slice_metric,
 )
 from workbench.phases.slices import LATENTS, LatentSlice, latent_slice, open_slice
 
 __all__ = [
     "LATENTS",
+    "MEASURES",
     "FlowMap",
     "LatentSlice",
     "LearnedSlice",
+    "LocalDimension",
     "NormalBundle",
     "Plateaus",
     "Sensitivity",
@@ -36,11 +46,13 @@ __all__ = [
     "label_phases",
     "latent_slice",
     "learn_slice",
+    "measure_dimension",
     "measure_flipd",
     "measure_normal_bundle",
     "measure_plateaus",
     "measure_sensitivity",
     "measure_slope",
     "open_slice",
+    "slice_metric",
     "two_gaussians",
 ]

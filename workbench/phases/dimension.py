@@ -126,6 +126,53 @@ def measure_normal_bundle(
     return NormalBundle(dim - normal, values, float(ratios.max()))
 
 
+@dataclass(frozen=True, slots=True)
+class LocalDimension:
+    """Both readings at one point.
+
+    Attributes:
+        sigma: Their noise level, in the data's unit.
+        ambient: Dimension of the space.
+        flipd: By the divergence of the score.
+        normal: By the rank of the scores around the point; None on a line.
+    """
+
+    sigma: float
+    ambient: int
+    flipd: Estimate
+    normal: NormalBundle | None
+
+
+def measure_dimension(
+    model: ScoreModel,
+    x: Tensor,
+    *,
+    sigma: float | None = None,
+    probes: int = 32,
+    generator: torch.Generator | None = None,
+) -> LocalDimension:
+    """Local intrinsic dimension at one point in both ways, at a cost that one waits for.
+
+    Args:
+        model: The score model.
+        x: One point on the data, shape (dim,).
+        sigma: A small noise level; None for a tenth of the data's unit, or the model's smallest level.
+        probes: Random signs for the divergence.
+        generator: Source of signs and scatter; None for one of seed 0.
+
+    Returns:
+        Both readings. Twice the probes and up to 4 dim model calls; dim where that is more than a thousand.
+    """
+    sigma = max(0.1, model.frame.sigma_min) if sigma is None else sigma
+    dim, generator = model.frame.dim, seeded(generator, x.device)
+    flipd = measure_flipd(model, x, sigma, probes=probes, generator=generator)
+    normal = None
+    if dim > 1:
+        count = max(dim, min(4 * dim, 1024))
+        normal = measure_normal_bundle(model, x, sigma, count=count, generator=generator)
+    return LocalDimension(sigma, dim, flipd, normal)
+
+
 def _check_one(model: ScoreModel, x: Tensor, sigma: float) -> int:
     """Entries of the one point that is asked about, after a look at it and the noise level."""
     check_points(x, model.frame.dim, name="x")

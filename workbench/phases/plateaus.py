@@ -27,9 +27,13 @@ from workbench.errors import SettingError, ShapeError
 from workbench.fields import Window
 from workbench.integrators import Progress
 from workbench.logpartition.twostage import fit_potential
-from workbench.metrics import Chart, Hessian
+from workbench.metrics import Chart, Hessian, Metric
 from workbench.phases.boundaries import label_phases
+from workbench.phases.slices import LatentSlice
 from workbench.report import Provenance, SolveReport, Status, provenance_of
+
+MEASURES = ("features", "pictures", "learned")
+"""What a slice can be measured by; see `slice_metric`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +138,44 @@ def learn_slice(
         report,
         provenance_of(points, model=scaled.name, settings=settings, generator=generator),
     )
+
+
+def slice_metric(
+    plane: LatentSlice,
+    measure: str,
+    window: Window,
+    *,
+    side: int = 16,
+    generator: torch.Generator | None = None,
+    progress: Progress | None = None,
+) -> Metric:
+    """The metric of a slice by name.
+
+    Args:
+        plane: The slice.
+        measure: "features" for the pullback of the judge's features (of the pictures, where there is no
+            judge), "pictures" for the pullback of the pictures, "learned" for the Hessian of a potential that
+            is fitted to the features of a grid.
+        window: Where the learned one is fitted.
+        side: Grid points along each side for it.
+        generator: Source of its initial weights; None for one of seed 0.
+        progress: Called with the share done and a sentence.
+
+    Returns:
+        The metric. A learned one costs side^2 pictures now and no model calls later.
+
+    Raises:
+        SettingError: If no metric has that name.
+    """
+    if measure not in MEASURES:
+        raise SettingError(f"measure {measure!r}", f"one of {', '.join(MEASURES)}", "measure='features'")
+    if measure != "learned":
+        return plane.metric() if measure == "features" else plane.picture_metric()
+    x, y = (torch.linspace(*span, side).to(plane.corners) for span in (window.x, window.y))
+    with torch.no_grad():
+        features = plane.read(torch.cartesian_prod(y, x).flip(-1)).reshape(side, side, -1)
+    with torch.enable_grad():
+        return learn_slice(features, window, generator=generator, progress=progress).metric
 
 
 @dataclass(frozen=True, slots=True)

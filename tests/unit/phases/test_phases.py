@@ -17,6 +17,7 @@ from workbench.phases import (
     find_ridges,
     label_phases,
     latent_slice,
+    measure_dimension,
     measure_flipd,
     measure_normal_bundle,
     measure_sensitivity,
@@ -232,6 +233,17 @@ def test_dimension_by_the_normal_bundle(generator):
     found = measure_normal_bundle(turned_subspace(5, 20), torch.zeros(20), 0.01, generator=generator)
     assert found.dimension == 5
     assert found.gap > 20.0
+
+
+def test_both_readings_of_a_dimension_agree_on_a_subspace(generator):
+    world, sigma = turned_subspace(5, 20), 0.01
+    found = measure_dimension(world, torch.zeros(20), sigma=sigma, generator=generator)
+    assert found.ambient == 20
+    assert found.normal.dimension == 5
+    assert abs(found.flipd.value - 5.0) < 3.0 * found.flipd.error + 0.01
+    line = measure_dimension(two_gaussians(0.3), torch.zeros(1))
+    assert line.normal is None
+    assert line.sigma == 0.1
 
 
 def test_a_slice_through_latents_pulls_features_back(generator):

@@ -6,14 +6,16 @@ from torch.testing import assert_close
 
 from workbench.errors import SettingError, ShapeError
 from workbench.fields import Window
-from workbench.metrics import matrix
+from workbench.metrics import hessian_residual, matrix
 from workbench.phases import (
+    MEASURES,
     FlowMap,
     compare_metrics,
     latent_slice,
     learn_slice,
     measure_plateaus,
     open_slice,
+    slice_metric,
     two_gaussians,
 )
 from workbench.worlds import load_world
@@ -129,3 +131,22 @@ def test_what_names_no_slice_is_said():
         open_slice("digits", latents="decoder")
     with pytest.raises(SettingError, match="without a judge"):
         latent_slice(load_world("g3"), dtype=torch.float64).labels(torch.zeros(1, 2))
+
+
+@pytest.fixture(scope="module")
+def decoded():
+    return open_slice("fashion_latent", latents="decoder", corners="0;1;2")
+
+
+def test_a_slice_is_measured_in_three_ways(decoded):
+    at = torch.tensor([[0.2, 0.3], [0.5, 0.1]])
+    found = {name: matrix(slice_metric(decoded, name, UNIT, side=8), at) for name in MEASURES}
+    assert_close(found["features"], matrix(decoded.metric(), at))
+    assert_close(found["pictures"], matrix(decoded.picture_metric(), at))
+    learned = slice_metric(decoded, "learned", UNIT, side=8)
+    assert bool((torch.linalg.eigvalsh(found["learned"]) > 0.0).all())
+    residual = hessian_residual(learned, at.double()).detach()
+    assert float(residual.max()) < 1e-6  # a Hessian, unlike the other two
+    assert float(hessian_residual(decoded.picture_metric(), at).min()) > 0.05
+    with pytest.raises(SettingError, match="one of features, pictures, learned"):
+        slice_metric(decoded, "colours", UNIT)

@@ -92,7 +92,7 @@ def test_no_slice_opens_a_file_of_the_server(values, monkeypatch):
     def opened(*arguments, **settings):
         raise AssertionError(arguments)
 
-    monkeypatch.setattr("widgets.sessions.fisher.open_slice", opened)
+    monkeypatch.setattr("widgets.sessions.fisher_state.open_slice", opened)
     host = Host(LIGHT, Offer(), Turns(1))
     with pytest.raises(SettingError, match=r"got the (model|corner)"):
         FisherTab(host, {"space": "slice", **values})
@@ -105,7 +105,7 @@ def test_a_slice_of_ones_own_model_is_opened_where_it_lies(monkeypatch):
         seen.append(model)
         raise SettingError("a stop", "no more")
 
-    monkeypatch.setattr("widgets.sessions.fisher.open_slice", opened)
+    monkeypatch.setattr("widgets.sessions.fisher_state.open_slice", opened)
     host = Host(LIGHT, Offer("/models/own.pt"), Turns(1))
     with pytest.raises(SettingError, match="a stop"):
         FisherTab(host, {"space": "slice", "model": "own"})

@@ -186,6 +186,29 @@ def test_the_fisher_tab_measures_what_the_formula_says(page):
     assert "outside the domain" in page.host.text
 
 
+def test_the_fisher_tab_cuts_a_slice_and_says_what_is_resolved(page):
+    page.rail.chosen = "fisher"
+    tab = page.tabs["fisher"]
+    assert not tab.controls["zoom"].visible
+    assert tab.bar.figure is None
+    slice_of = {"space": "slice", "model": "fashion_latent", "latents": "decoder", "corners": "0;1;2"}
+    tab._take(lambda: tab.session.state.but(**slice_of, resolution=8), "full")
+    assert page.host.wait(120)
+    assert all(tab.controls[name].visible for name in ("zoom", "corners", "measure", "resolution"))
+    assert "resolved" in tab.bar.figure.layout.title.text
+    assert "FLIPD at start" in tab.facts.object
+    assert "normal bundle at end" in tab.facts.object
+    tab.controls["zoom"].value = 24
+    assert page.host.wait(120)
+    assert "finer than rounding" in tab.bar.figure.layout.title.text
+    tab.controls["middle"].value = "here"
+    assert "two numbers" in page.host.text
+    tab.controls["space"].value = "half_plane"
+    assert page.host.wait(120)
+    assert not tab.controls["zoom"].visible
+    assert not tab.bar.objects
+
+
 def test_the_anisotropy_tab_shows_both_architectures():
     page = open_page(
         tab="anisotropy", anisotropy='{"architecture": "unet8-time", "other": "dit8-2", "networks": 16}'
@@ -194,6 +217,13 @@ def test_the_anisotropy_tab_shows_both_architectures():
     assert {"unet8-time", "dit8-2"} <= {trace.name for trace in tab.figures["spectrum"].figure.data}
     assert "16 model calls" in page.host.text
     page.close()
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_only_visitors_at_the_machine_see_where_its_model_lies(tmp_path, here):
+    path = str(tmp_path / "mine.safetensors")
+    assert Offer(path, here=here).named("mine") == (path if here else "mine")
+    assert Offer(path, here=here).named("fashion") == "fashion"
 
 
 def test_every_tab_has_a_title(page):
@@ -286,7 +316,7 @@ def test_a_second_panel_differs_in_one_setting_and_what_differs_is_marked(bench)
 def test_distortion_ellipses_are_drawn_on_demand(bench):
     tab = bench.tabs["bench"]
     assert "distortion" not in {curve["name"] for curve in tab.canvas.curves}
-    tab.distortion.value = True
+    tab.distortion.value = list(tab.distortion.options)
     assert "distortion" in {curve["name"] for curve in tab.canvas.curves}
 
 

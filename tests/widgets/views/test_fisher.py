@@ -93,6 +93,13 @@ def test_a_slice_of_a_model_is_zoomed_until_rounding_takes_over(view):
     assert view.controls["zoom"].layout.display is None
     assert "phase boundary" in [trace.name for trace in view.map.figure.data]
     assert "resolved" in view.bar.figure.layout.title.text
+    assert "FLIPD at end" in view.facts.value
+    assert len(view.answer.dimensions) == 2
+    view.controls["measure"].value = "learned"
+    assert view.wait()
+    assert "learned Hessian" in view.result.metric
+    assert view.answer.own_length == pytest.approx(view.result.distance.value, rel=0.1)
+    view.controls["measure"].value = "features"
     view.controls["zoom"].value = 24
     assert view.wait()
     assert view.session.space.x[1] - view.session.space.x[0] == pytest.approx(2.0**-24)

@@ -1,4 +1,4 @@
-"""The tab of the Fisher lens: geodesics in spaces with known metrics."""
+"""The tab of the Fisher lens: geodesics in spaces with known metrics and on slices of models."""
 
 import dataclasses
 from typing import Any
@@ -8,7 +8,7 @@ import panel as pn
 from widgets.app.host import FigurePane, Host
 from widgets.app.inputs import SIDE, Slider
 from widgets.app.link import differences
-from widgets.app.offer import bearable
+from widgets.app.offer import LARGEST, bearable
 from widgets.canvas.panel import PageCanvas
 from widgets.canvas.scene import Gesture
 from widgets.cells import read_values, write_cell
@@ -16,9 +16,14 @@ from widgets.facts import facts_table
 from widgets.figures.fisher import READINGS
 from widgets.figures.status import status_line
 from widgets.scheduling import Outcome, Speed
-from widgets.sessions.fisher import FisherSession, FisherState
+from widgets.sessions.fisher import FisherSession
+from widgets.sessions.fisher_state import FisherState
 from workbench.errors import WorkbenchError
 from workbench.geodesics.gallery import SPACES
+from workbench.phases import LATENTS, MEASURES
+
+CUT = ("model", "latents", "measure", "corners", "middle", "zoom", "resolution")
+"""Settings that only a slice has."""
 
 
 class FisherTab:
@@ -39,16 +44,16 @@ class FisherTab:
         self.session.take(state)
         self.canvas = PageCanvas(theme=host.look.name, sizing_mode="stretch_width", max_width=680)
         self.canvas.on_gesture(self._gestured)
-        self.map, self.lengths = FigurePane(), FigurePane()
+        self.map, self.lengths, self.bar = FigurePane(), FigurePane(), FigurePane()
         self.facts = pn.pane.HTML("", sizing_mode="stretch_width")
         readings = {words: key for key, words in READINGS.items() if key != "residual"}
         self.controls: dict[str, Any] = {
             "space": pn.widgets.Select(label="space", options=list(SPACES), width=SIDE),
-            "model": pn.widgets.Select(label="model", options=list(host.offer.models), width=SIDE),
             "reading": pn.widgets.Select(label="colour", options=readings, width=SIDE),
             "start": pn.widgets.TextInput(label="start", placeholder="the space's own", width=SIDE),
             "end": pn.widgets.TextInput(label="end", placeholder="the space's own", width=SIDE),
             "nodes": Slider(host.look, "nodes", value=33, start=9, end=129, step=8),
+            **self._cut(),
         }
         self.cancel = pn.widgets.Button(label="Cancel")
         self.copy = pn.widgets.Button(label="Copy as parameters")
@@ -65,8 +70,25 @@ class FisherTab:
         self.copy.on_click(self._copied)
         buttons = pn.Row(self.cancel, self.copy)
         self.side = [*self.controls.values(), buttons, self.parameters, self.facts]
-        self.main = pn.Column(self.canvas, self.map, self.lengths, sizing_mode="stretch_width", margin=0)
+        shown = (self.canvas, self.bar, self.map, self.lengths)
+        self.main = pn.Column(*shown, sizing_mode="stretch_width", margin=0)
         self._submit("full")
+
+    def _cut(self) -> dict[str, Any]:
+        """The controls of a slice."""
+        look, models = self.host.look, list(self.host.offer.models)
+        most = LARGEST["resolution"]
+        return {
+            "model": pn.widgets.Select(label="model", options=models, width=SIDE),
+            "latents": pn.widgets.Select(label="latents of", options=list(LATENTS), width=SIDE),
+            "measure": pn.widgets.Select(label="measured by", options=list(MEASURES), width=SIDE),
+            "corners": pn.widgets.TextInput(
+                label="spanned by", placeholder="drawn; or three samples 0;1;2", width=SIDE
+            ),
+            "middle": pn.widgets.TextInput(label="zoom about", placeholder="the middle; or a,b", width=SIDE),
+            "zoom": Slider(look, "zoom, halvings", value=0, start=0, end=40, step=1),
+            "resolution": Slider(look, "resolution", value=16, start=8, end=most, step=8),
+        }
 
     def values(self) -> dict[str, Any]:
         """What a reload needs."""
@@ -79,13 +101,14 @@ class FisherTab:
                 control.value = getattr(self.session.state, name)
         finally:
             self._syncing = False
-        self.controls["model"].visible = self.session.state.space == "slice"
+        for name in CUT:
+            self.controls[name].visible = self.session.state.space == "slice"
         self.host.remember(self.name, self.values())
 
     def _controlled(self, event: Any) -> None:
         if not self._syncing:
             name = next(name for name, control in self.controls.items() if control is event.obj)
-            value = int(event.new) if name == "nodes" else event.new
+            value = int(event.new) if name in ("nodes", "zoom", "resolution") else event.new
             self._take(lambda: self.session.state.but(**{name: value}), "full")
 
     def _gestured(self, gesture: Gesture) -> None:
@@ -110,7 +133,7 @@ class FisherTab:
 
     def _copied(self, _: Any) -> None:
         state = self.session.state
-        own = state.but(model=self.host.offer.path_of(state.model))
+        own = state.but(model=self.host.offer.named(state.model))
         self.parameters.object = self.canvas.clip = write_cell(own)
         self.parameters.visible = True
 
@@ -134,6 +157,8 @@ class FisherTab:
         if answer.speed == "full" or not result.report.converged:
             self.map.show(self.session.map_figure(answer, look))
             self.lengths.show(self.session.lengths_figure(answer, look))
+            bar = self.session.resolution_figure(answer, look)
+            self.bar.hide() if bar is None else self.bar.show(bar)
             notes = [*result.report.warnings, *(["stopped by you, best so far"] if outcome.stopped else [])]
             kind = "idle" if result.report.converged and not outcome.stopped else "warning"
             self.host.say("<br>".join([status_line(result.report, result.provenance), *notes]), kind)
