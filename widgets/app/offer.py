@@ -64,9 +64,11 @@ class Offer:
     Args:
         model: A folder, or a file, with a model of one's own; none if empty.
         uploads: Pictures that visitors have sent.
+        here: Whether visitors sit at this machine, so that they may see where its files lie.
     """
 
-    def __init__(self, model: str = "", uploads: Uploads | None = None) -> None:
+    def __init__(self, model: str = "", uploads: Uploads | None = None, *, here: bool = True) -> None:
+        self._here = here
         self.uploads = uploads or Uploads()
         self._models = {name: name for name in MODELS}
         self.first = ""
@@ -107,6 +109,10 @@ class Offer:
     def path_of(self, model: str) -> str:
         """Where a model of that name lies, for a run outside the page."""
         return self._models.get(model, model)
+
+    def named(self, model: str) -> str:
+        """What a run outside the page is told: the model's path, or its name alone to those elsewhere."""
+        return self.path_of(model) if self._here else model
 
     def stage(self, state: Any) -> Stage:
         """The stage of a state.

@@ -62,7 +62,7 @@ def build_server(
     cores = os.cpu_count() or 1
     turns = Turns(computations or max(1, cores // 2))
     torch.set_num_threads(max(1, cores // turns.limit))
-    offer = Offer(model)
+    offer = Offer(model, here=is_loopback(address))
     if offer.first:
         offer.stage(PathState(model=offer.first))  # one that cannot be opened is said here, not to visitors
     pn.extension("plotly")

@@ -79,7 +79,7 @@ def filmstrip_figure(
         zeroline=False,
     )
     drawing.update_yaxes(
-        title_text="step |Δx|" if decoder is None else "step |Δz|",
+        title_text=f"step |{'Δx' if decoder is None else 'Δz'}|<br>{frame.space} units",
         range=[0, 1.15 * float(steps.max()) or 1.0],
         domain=[0.0, 0.4],
         nticks=4,

@@ -83,7 +83,7 @@ def depth_figure(probe: DepthProbe, *, theme: str | Theme = "light", width: int 
                 line=dict(color=colours[i % len(colours)], dash=dash, width=SIZES.line),
                 hovertemplate="sigma %{x:.3g}: R² %{y:.4f}<extra>" + f"{name}, {reader}" + "</extra>",
             )
-    drawing.update_xaxes(title_text="depth σ", type="log", dtick=1)
+    drawing.update_xaxes(title_text="depth σ, data units", type="log", dtick=1)
     drawing.update_yaxes(title_text="held-out R²", range=[-0.12, 1.04])
     return dress(
         drawing,

@@ -45,7 +45,7 @@ def strip_figure(
             marker=dict(color=look.path),
             showlegend=False,
             customdata=steps,
-            hovertemplate="|Δx| %{y:.4g}, metric step %{customdata:.4g}<extra></extra>",
+            hovertemplate="|Δx| %{y:.4g} data units, metric step %{customdata:.4g}<extra></extra>",
         )
     )
     for k, picture in enumerate(pixels_of(subject.show(strip.points), shown.shape, shown.value_range)):
@@ -72,7 +72,7 @@ def strip_figure(
         zeroline=False,
     )
     drawing.update_yaxes(
-        title_text="step |Δx|", range=[0, 1.15 * max(plain) or 1.0], domain=[0.0, 0.4], nticks=4
+        title_text="step |Δx|<br>data units", range=[0, 1.15 * max(plain) or 1.0], domain=[0.0, 0.4], nticks=4
     )
     return dress(
         drawing,

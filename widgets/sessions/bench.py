@@ -23,7 +23,6 @@ from widgets.canvas.scene import (
 )
 from widgets.figures.bench import (
     badge_html,
-    distortion_coords,
     ellipse_coords,
     ellipse_scale,
     field_limits,
@@ -37,6 +36,7 @@ from workbench.bench.bench import Bench
 from workbench.bench.citations import cite
 from workbench.bench.compare import Comparison
 from workbench.bench.lenses import BENCH_LENSES
+from workbench.bench.outlines import distortion_outlines
 from workbench.bench.results import BenchResult
 from workbench.bench.scrub import Scrub, scrub_levels
 from workbench.bench.state import BenchState
@@ -137,7 +137,7 @@ class BenchSession:
             return stroke_traits(self._samples())
         strokes = [*self._samples(), *self._curves(result), *self._ellipses(result)]
         if self.distortion:
-            pieces = distortion_coords(result)
+            pieces = distortion_outlines(result)
             if pieces:
                 strokes.append(Stroke("distortion", _pieces(pieces), self.look.muted, width=1.0))
         limits = field_limits(result)

@@ -17,8 +17,8 @@ from workbench.curves import Curve
 from workbench.geodesics import curve_length
 from workbench.metrics import RankOneScore
 from workbench.report import Estimate
+from workbench.strings.ground import ground_of
 from workbench.strings.profile import integrate_slopes
-from workbench.strings.reading import ground_of
 from workbench.worlds.reference import deviation
 
 NODES = {"coarse": 33, "full": 129}

@@ -57,7 +57,12 @@ def ask_paths(inquiry: Inquiry) -> LensAnswer:
     first = next(iter(results.values()))
     facts = []
     for regime, result in results.items():
-        facts += [(f"barrier, {regime}", result.barrier), (f"length, {regime}", result.length)]
+        facts += [(f"own barrier, {regime}", result.barrier), (f"length, {regime}", result.length)]
+        if result.energy_sigma != inquiry.level:
+            notes.append(
+                f"own barrier: of its solver, at σ = {result.energy_sigma:.3g}, where the path was found; "
+                f"the table's highest barrier compares all curves at σ = {inquiry.level:.3g}"
+            )
     readings = [
         Along(_name(regime), "energy", result.profile.energy, result.energy_unit, result.profile.arc)
         for regime, result in results.items()
@@ -69,7 +74,7 @@ def ask_paths(inquiry: Inquiry) -> LensAnswer:
         tuple(lines),
         readings=tuple(readings),
         facts=tuple(facts),
-        notes=tuple(notes),
+        notes=tuple(dict.fromkeys(notes)),
         report=together(reports, message=f"{len(results)} paths"),
         provenance=first.provenance,
         methods=tuple(dict.fromkeys(name for regime in results for name in METHODS[regime])),

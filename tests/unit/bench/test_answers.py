@@ -75,7 +75,7 @@ def test_the_score_metric_measures_a_graph():
 def test_paths_reach_the_known_barrier(valley):
     said = valley.answer("paths")
     assert {line.kind for line in said.lines} == {"straight", "slerp", "path", "exact"}
-    assert dict(said.facts)["barrier, static"].value == pytest.approx(1.587018, abs=1e-4)
+    assert dict(said.facts)["own barrier, static"].value == pytest.approx(1.587018, abs=1e-4)
     assert said.report.converged
     assert said.provenance.seed == 0
 

@@ -9,7 +9,6 @@ from torch.testing import assert_close
 
 from widgets.figures.bench import (
     badge_html,
-    distortion_coords,
     ellipse_coords,
     ellipse_scale,
     field_limits,
@@ -21,6 +20,7 @@ from widgets.figures.strips import strip_figure
 from widgets.theme import theme_of
 from workbench.bench import Bench, BenchState, Ellipse, Line, Scrub, filmstrip_of, strip_of, trust_of
 from workbench.bench.events import LevelEvent
+from workbench.bench.outlines import distortion_outlines
 from workbench.metrics import Chart, Euclidean
 
 LOOK = theme_of("light")
@@ -71,7 +71,7 @@ def test_metric_balls_share_one_scale_and_posteriors_are_true_to_scale():
 
 
 def test_in_the_plane_itself_distortion_ellipses_are_circles(view):
-    rings = distortion_coords(view)
+    rings = distortion_outlines(view)
     assert rings
     radii = [(ring - ring[:-1].mean(0)).norm(dim=-1) for ring in rings]
     for radius in radii:
@@ -88,7 +88,7 @@ def test_a_curve_that_leaves_the_plane_squeezes_its_ellipses():
     off = off - (off @ directions.T) @ directions  # perpendicular to the plane
     out += torch.linspace(0, 1, 9, dtype=out.dtype)[:, None] * (directions[0] + off / off.norm())
     said = replace(result.answers[0], lines=(Line("leaving", "path", out, 0.0),))
-    rings = distortion_coords(replace(result, answers=(said,)), count=3)
+    rings = distortion_outlines(replace(result, answers=(said,)), count=3)
     extents = rings[1].amax(0) - rings[1].amin(0)
     assert float(extents[0] / extents[1]) == pytest.approx(1 / math.sqrt(2), abs=1e-3)
 

@@ -34,7 +34,7 @@ def test_the_bars_are_the_distances_between_neighbours(strip):
     drawing = filmstrip_figure(strip, FRAME, frames=9)
     points, _ = at_equal_arc(strip, 9)
     assert list(drawing.data[0].y) == pytest.approx((points[1:] - points[:-1]).norm(dim=-1).tolist())
-    assert drawing.layout.yaxis.title.text == "step |Δx|"
+    assert drawing.layout.yaxis.title.text == "step |Δx|<br>data units"
     assert drawing.layout.xaxis.title.text == "share of the arc length"
 
 

@@ -34,5 +34,5 @@ def test_probe_has_a_line_for_each_factor_and_reader(world: GaussianMixture):
         f"{name}, {reader}" for name in ("first", "second") for reader in ("linear", "neighbours")
     ]
     assert len(drawing.data[0].x) == 3
-    assert drawing.layout.xaxis.title.text == "depth σ"
+    assert drawing.layout.xaxis.title.text == "depth σ, data units"
     assert list(drawing.layout.yaxis.range) == [-0.12, 1.04]

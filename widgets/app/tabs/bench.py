@@ -31,6 +31,7 @@ from workbench.bench.state import BACKGROUNDS, LENS_NAMES, REGIMES, BenchState, 
 from workbench.bench.state import view_text as view_of
 from workbench.errors import SettingError, WorkbenchError
 
+DISTORTION = "distortion ellipses of the projection"
 OWN = -1.0
 """What the noise slider holds where each lens takes its own level."""
 _WIDE = {"overflow-x": "auto", "max-width": "100%"}
@@ -102,7 +103,7 @@ class BenchTab:
         self.pictures = PictureFields(self.host, self._uploaded)
         self.view = FileField(look, "reopen a saved view (YAML)", accept=".yaml,.yml", most=VIEW_BYTES)
         self.view.param.watch(self._reopened, "file")
-        self.distortion = pn.widgets.Checkbox(label="distortion ellipses of the projection")
+        self.distortion = pn.widgets.CheckBoxGroup(options=[DISTORTION], width=SIDE)
         self.distortion.param.watch(self._distorted, "value")
         self.text = pn.pane.Str("", visible=False, styles=_WIDE)
         self.save = pn.widgets.FileDownload(
@@ -132,7 +133,7 @@ class BenchTab:
     def _own_state(self) -> BenchState:
         """The state for a run outside the page, where a model is known by its path."""
         state = self.bench.state
-        return state.but(model=self.host.offer.path_of(state.model))
+        return state.but(model=self.host.offer.named(state.model))
 
     def _show_state(self) -> None:
         """Make the controls say what the state is."""
@@ -214,7 +215,7 @@ class BenchTab:
             self.host.fail(error)
 
     def _distorted(self, event: Any) -> None:
-        self.session.distortion = event.new
+        self.session.distortion = DISTORTION in event.new
         self.canvas.show(**self.session.scene())
 
     def _redraw_table(self) -> None:

@@ -141,7 +141,7 @@ class PathsTab:
 
     def _copied(self, _: Any) -> None:
         state = self.session.state
-        self.parameters.object = cell_of(state.but(model=self.host.offer.path_of(state.model)))
+        self.parameters.object = cell_of(state.but(model=self.host.offer.named(state.model)))
         self.parameters.visible = True
         self.canvas.clip = self.parameters.object
 
