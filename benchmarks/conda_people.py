@@ -23,11 +23,11 @@ from torch import Tensor
 from workbench.decoding import BlockSplit, measure_decoding, split_blocks
 from workbench.embeddings import fit_pca
 from workbench.errors import WorkbenchError
-from workbench.frame_models import fit_frame_model
-from workbench.frames import FrameSet
+from workbench.frames.files import FrameSet
+from workbench.frames.models import fit_frame_model
+from workbench.frames.recordings import load_recording
 from workbench.inversions import encode
 from workbench.lenses.conda import fit_conda
-from workbench.recordings import load_recording
 
 AXES = 8
 """Dimensions of every embedding."""

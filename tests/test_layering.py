@@ -43,14 +43,8 @@ LAYERS = (
         "logpartition",
         "phases",
         "inversions",
-        "wake",
-        "wake_set",
         "frames",
         "decoding",
-        "frame_models",
-        "recordings",
-        "glyphs",
-        "rendering",
     }
     | {
         "architectures",

@@ -32,9 +32,9 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from workbench.errors import DataError, SettingError
+from workbench.frames.wake_set import WAKE_CLASSES, WAKE_SHAPE, load_wake
 from workbench.models import Frame
 from workbench.types import Points
-from workbench.wake_set import WAKE_CLASSES, WAKE_SHAPE, load_wake
 
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 """Endings of picture files."""
@@ -100,7 +100,8 @@ def load_images(
     """Load a set of real images as flat points in [-1, 1].
 
     Args:
-        name: "fashion" (28x28), "digits" (8x8) or "wake" (30x50, frames of a flow, see `workbench.wake_set`).
+        name: "fashion" (28x28), "digits" (8x8) or "wake" (30x50, frames of a flow, see
+            `workbench.frames.wake_set`).
         split: "train", "test", or "sample": images that are always there (the first 500 test images of
             "fashion", the whole test split of "digits"; of "wake" frames of which the gaps are held out).
         folder: Folder with the IDX files of "fashion"; else the environment variable WORKBENCH_DATA, else the
@@ -187,7 +188,7 @@ def _load_wake(split: str, folder: str | Path | None) -> ImageSet:
         labels=frames.labels,
         classes=WAKE_CLASSES,
         shape=WAKE_SHAPE,
-        source="computed by workbench.wake_set",
+        source="computed by workbench.frames.wake_set",
     )
 
 

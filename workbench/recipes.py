@@ -20,6 +20,7 @@ import torch
 from workbench.autoencoders import Vae, VaeSettings, draw_latents, fit_vae
 from workbench.data import FASHION_CLASSES, TOYS, draw_toy, load_images
 from workbench.errors import WorkbenchError
+from workbench.frames.wake_set import REYNOLDS, WAKE_CLASSES, WAKE_SHAPE
 from workbench.integrators import Cancel, Progress
 from workbench.judges import Judge, fit_judge
 from workbench.principal import PrincipalMlp
@@ -27,7 +28,6 @@ from workbench.quality import measure_accuracy
 from workbench.report import versions_in_use
 from workbench.training import FitResult, TrainSettings, fit_denoiser
 from workbench.types import Points
-from workbench.wake_set import REYNOLDS, WAKE_CLASSES, WAKE_SHAPE
 from workbench.zoo import build_net, load_vae, save_model, save_vae
 
 WEIGHTS_LICENCE = "Apache-2.0"
@@ -205,7 +205,8 @@ RECIPES: dict[str, Recipe] = {
             name="wake",
             title="wake of a cylinder, 30x50, conditional on the Reynolds number",
             data="wake",
-            data_text="computed by workbench.wake_set.simulate_frames, no foreign data; hidden gaps left out",
+            data_text="computed by workbench.frames.wake_set.simulate_frames, no foreign data; "
+            "hidden gaps left out",
             shape=WAKE_SHAPE,
             classes=WAKE_CLASSES,
             network={

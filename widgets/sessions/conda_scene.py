@@ -16,10 +16,10 @@ from widgets.sessions.conda import CondaScene
 from workbench.conda.gaps import hide_gaps
 from workbench.devices import resolve_device
 from workbench.errors import SettingError
-from workbench.frame_models import fit_frame_model, open_frames
+from workbench.frames.models import fit_frame_model, open_frames
+from workbench.frames.rendering import bind
 from workbench.inversions import decode, encode
 from workbench.lenses.conda import fit_conda
-from workbench.rendering import bind
 from workbench.zoo import load_model
 
 

@@ -21,9 +21,9 @@ from torch import Tensor
 from workbench.checks import check_choice, check_count
 from workbench.embeddings import fit_pca
 from workbench.errors import SettingError, ShapeError
+from workbench.frames.wake import simulate_wake
 from workbench.integrators import Cancel, Progress
 from workbench.types import Points
-from workbench.wake import simulate_wake
 
 REYNOLDS = tuple(float(10 * i) for i in range(6, 17))
 """Reynolds number of each flow; class k of the set is `REYNOLDS[k]`."""

@@ -17,7 +17,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from workbench.checks import check_count
 from workbench.errors import DataError, SettingError
-from workbench.frames import FrameSet
+from workbench.frames.files import FrameSet
 
 FONT_FOLDERS = (
     "/usr/share/fonts",

@@ -1,8 +1,8 @@
 """Frames in time, from files: a user's own, the shipped wake, and recordings that other packages carry.
 
-`load_frames` reads a `.npz` or `.npy` file, a folder of pictures or a video. `workbench.recordings` reads
-windows of human signals, `workbench.glyphs` draws letters of the fonts at hand. All give a `FrameSet`: flat
-points with times, groups and whatever else is known.
+`load_frames` reads a `.npz` or `.npy` file, a folder of pictures or a video. `recordings` reads windows of
+human signals, `glyphs` draws letters of the fonts at hand. All give a `FrameSet`: flat points with times,
+groups and whatever else is known.
 
 References:
     NEP 1 (the .npy format), https://numpy.org/neps/nep-0001-npy-format.html

@@ -9,9 +9,9 @@ import torch
 
 from tests.oracles import wake as oracle
 from workbench.errors import SettingError, ShapeError
+from workbench.frames.wake import CRITICAL_REYNOLDS, WakeGrid, WakeResult, measure_shedding, simulate_wake
 from workbench.report import Status
 from workbench.storage import load_result, save_result
-from workbench.wake import CRITICAL_REYNOLDS, WakeGrid, WakeResult, measure_shedding, simulate_wake
 
 SMALL = WakeGrid(columns=60, rows=31, diameter=5.0)  # no symmetry: the probe sees the cylinder at once
 

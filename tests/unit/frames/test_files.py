@@ -9,9 +9,9 @@ import torch
 from PIL import Image, ImageFont
 
 from workbench.errors import DataError, MissingExtra, SettingError
-from workbench.frames import FrameSet, load_frames
-from workbench.glyphs import find_fonts, render_glyphs
-from workbench.recordings import GESTURES, load_recording
+from workbench.frames.files import FrameSet, load_frames
+from workbench.frames.glyphs import find_fonts, render_glyphs
+from workbench.frames.recordings import GESTURES, load_recording
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ def test_absent_recordings_are_one_sentence(tmp_path: Path, monkeypatch: pytest.
 
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr("workbench.recordings.distribution", absent)
+    monkeypatch.setattr("workbench.frames.recordings.distribution", absent)
     with pytest.raises(DataError, match=r"^got no installed package 'geomstats', .* --no-deps"):
         load_recording("emg")
     with pytest.raises(DataError, match=r"^got no .*nowhere"):

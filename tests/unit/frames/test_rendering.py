@@ -9,10 +9,10 @@ from workbench.conda.consistency import linear_r2
 from workbench.conda.context import make_context
 from workbench.conda.gaps import hide_gaps, measure_gaps
 from workbench.errors import SettingError, ShapeError
+from workbench.frames.rendering import condition_along, render_gaps, render_path
 from workbench.inversions import decode, encode, given_each
 from workbench.lenses.conda import fit_conda, trace
 from workbench.models import Frame
-from workbench.rendering import condition_along, render_gaps, render_path
 from workbench.report import Status
 from workbench.worlds import GaussianMixture
 from workbench.zoo import load_model

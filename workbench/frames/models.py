@@ -14,15 +14,10 @@ from torch import Tensor
 from workbench.checks import check_count
 from workbench.draws import seeded
 from workbench.errors import SettingError
-from workbench.frames import FrameSet, load_frames
-from workbench.glyphs import render_glyphs
-from workbench.integrators import Cancel, Progress
-from workbench.models import Frame
-from workbench.nets import Denoiser, NetModel
-from workbench.principal import PrincipalMlp
-from workbench.recordings import RECORDINGS, load_recording
-from workbench.training import TrainSettings, fit_denoiser
-from workbench.wake_set import (
+from workbench.frames.files import FrameSet, load_frames
+from workbench.frames.glyphs import render_glyphs
+from workbench.frames.recordings import RECORDINGS, load_recording
+from workbench.frames.wake_set import (
     EVERY,
     REYNOLDS,
     WAKE_CLASSES,
@@ -31,6 +26,11 @@ from workbench.wake_set import (
     load_wake,
     simulate_frames,
 )
+from workbench.integrators import Cancel, Progress
+from workbench.models import Frame
+from workbench.nets import Denoiser, NetModel
+from workbench.principal import PrincipalMlp
+from workbench.training import TrainSettings, fit_denoiser
 
 NAMED = ("wake", *RECORDINGS, "glyphs")
 """Frames that have a name; everything else is a path."""

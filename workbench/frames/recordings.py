@@ -28,7 +28,7 @@ from torch import Tensor
 
 from workbench.checks import check_choice, check_count
 from workbench.errors import DataError, SettingError
-from workbench.frames import FrameSet
+from workbench.frames.files import FrameSet
 
 RECORDINGS = ("emg", "fmri")
 """Recordings that `load_recording` knows."""

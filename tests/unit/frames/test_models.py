@@ -7,11 +7,8 @@ import pytest
 import torch
 
 from workbench.errors import DataError, SettingError, ShapeError
-from workbench.frame_models import fit_frame_model, open_frames, wake_as_frames
-from workbench.inversions import decode, encode
-from workbench.sampling import sample
-from workbench.subjects import open_subject
-from workbench.wake_set import (
+from workbench.frames.models import fit_frame_model, open_frames, wake_as_frames
+from workbench.frames.wake_set import (
     REYNOLDS,
     WakeFrames,
     hidden_frames,
@@ -21,6 +18,9 @@ from workbench.wake_set import (
     simulate_frames,
     write_sample,
 )
+from workbench.inversions import decode, encode
+from workbench.sampling import sample
+from workbench.subjects import open_subject
 
 
 def test_shipped_wake_is_what_it_says():
