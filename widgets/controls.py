@@ -33,7 +33,7 @@ def end_picker(name: str, value: str, *, images: int | None) -> ipywidgets.Text:
     Returns:
         The field; it reports when the user has finished typing.
     """
-    hint = "coordinates, e.g. -3,0" if images is None else f"image 0 to {images - 1}, or a file"
+    hint = end_hint(images)
     return ipywidgets.Text(
         value=value,
         description=name,
@@ -43,6 +43,11 @@ def end_picker(name: str, value: str, *, images: int | None) -> ipywidgets.Text:
         layout=narrow(),
         style=STYLE,
     )
+
+
+def end_hint(images: int | None) -> str:
+    """What can be written for an end: coordinates, or one of so many images."""
+    return "coordinates, e.g. -3,0" if images is None else f"image 0 to {images - 1}, or a file"
 
 
 def number_slider(

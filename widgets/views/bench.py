@@ -1,7 +1,7 @@
 """The linked view: the same two points under all lenses, on one canvas, with one table and one badge."""
 
-import html
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import traitlets
 
 from widgets.canvas.canvas import Canvas
 from widgets.canvas.scene import Gesture
-from widgets.controls import STYLE, FigureBox, StatusBar, end_picker, narrow, number_slider
+from widgets.controls import STYLE, FigureBox, StatusBar, narrow
 from widgets.figures.scrubber import scrubber_figure
 from widgets.figures.status import sentence
 from widgets.figures.strips import strip_figure
@@ -19,23 +19,21 @@ from widgets.sessions.bench import BenchSession
 from widgets.sessions.beside import BESIDE, Beside, value_of
 from widgets.stage import subject_of
 from widgets.theme import SIZES, theme_of
+from widgets.views.bench_controls import OWN, BenchControls
+from widgets.views.second import SecondPanel
 from workbench.bench.bench import Bench
 from workbench.bench.export import FORMATS, export_filmstrip, strip_of
 from workbench.bench.geodesics import metrics_for
 from workbench.bench.opening import opener_with
 from workbench.bench.results import BenchEvent, BenchResult
-from workbench.bench.scrub import level_grid
-from workbench.bench.state import BACKGROUNDS, LENS_NAMES, PROBES, REGIMES, BenchState, read_view
+from workbench.bench.state import BenchState, read_view
 from workbench.errors import WorkbenchError
 from workbench.models import Landscape, ScoreModel
 from workbench.scheduling import sentence_of
 from workbench.worlds import WORLDS, load_world
-from workbench.zoo import MODELS
 
 SETTLE = 0.25
 """Seconds that a control must rest before the full answer is computed."""
-OWN = -1.0
-"""Where the noise slider stands while each lens takes its own level."""
 
 
 class BenchExplorer(ipywidgets.VBox):
@@ -85,6 +83,7 @@ class BenchExplorer(ipywidgets.VBox):
         self.strip, self.marks = FigureBox(waiting), FigureBox(waiting)
         self.other = ipywidgets.VBox([], layout=ipywidgets.Layout(width="100%"))
         self._build_controls()
+        self.strip.layout.display = None if self.bench.place.subject.pictures else "none"
         super().__init__(self._rows(), layout=ipywidgets.Layout(width="100%", max_width="1240px"))
         self.state = self.bench.state
         self.canvas.show(**self.session.frame())
@@ -136,48 +135,11 @@ class BenchExplorer(ipywidgets.VBox):
     # -- controls
 
     def _build_controls(self) -> None:
-        state, subject = self.bench.state, self.bench.place.subject
-        images = None if subject.choices is None else len(subject.choices)
-        names = list(dict.fromkeys(filter(None, (state.world or state.model, self._own, *WORLDS, *MODELS))))
         shown = narrow()
-        drop = {"layout": shown, "style": STYLE}
-        self.controls: dict[str, Any] = {
-            "subject": ipywidgets.Dropdown(
-                options=names, value=state.world or state.model, description="model", **drop
-            ),
-            "start": end_picker("start", state.start, images=images),
-            "end": end_picker("end", state.end, images=images),
-            "metric": ipywidgets.Dropdown(
-                options=_with(metrics_for(subject), state.metric),
-                value=state.metric,
-                description="metric",
-                **drop,
-            ),
-            "background": ipywidgets.Dropdown(
-                options=BACKGROUNDS, value=state.background, description="background", **drop
-            ),
-            "projection": ipywidgets.Dropdown(
-                options=[("the subject's own", ""), *((p, p) for p in _planes(subject))],
-                value=state.projection,
-                description="projection",
-                **drop,
-            ),
-            "regimes": ipywidgets.SelectMultiple(
-                options=[one for one in REGIMES if one in subject.regimes],
-                value=[one for one in state.regime_names if one in subject.regimes],
-                rows=4,
-                description="regimes",
-                **drop,
-            ),
-            "lenses": ipywidgets.SelectMultiple(
-                options=LENS_NAMES, value=state.lens_names, rows=4, description="lenses", **drop
-            ),
-            "probe": ipywidgets.Dropdown(options=PROBES, value=state.probe, description="probe", **drop),
-            "nodes": number_slider("nodes", state.nodes, 5, 101, step=2),
-        }
+        self.settings = BenchControls(self.bench.state, self.bench.place.subject, self._own)
+        self.controls, self.sigma = self.settings.controls, self.settings.sigma
         for control in self.controls.values():
             control.observe(self._controlled, "value")
-        self.sigma = self._noise_slider()
         self.sigma.observe(self._scrubbed, "value")
         button = self._button
         self.ahead = button(
@@ -226,17 +188,6 @@ class BenchExplorer(ipywidgets.VBox):
         made.on_click(act)
         return made
 
-    def _noise_slider(self) -> ipywidgets.SelectionSlider:
-        state, subject = self.bench.state, self.bench.place.subject
-        levels: list[float] = [] if not subject.flows else list(level_grid(subject))
-        if state.sigma is not None and state.sigma not in levels:
-            levels = sorted([*levels, state.sigma])
-        options = [("own", OWN), *((f"{level:.3g}", level) for level in levels)]
-        value = OWN if state.sigma is None else state.sigma
-        return ipywidgets.SelectionSlider(
-            options=options, value=value, description="noise σ", layout=narrow(), style=STYLE
-        )
-
     def _rows(self) -> list[ipywidgets.Widget]:
         wrap = ipywidgets.Layout(flex_flow="row wrap", align_items="flex-start")
         tools = ipywidgets.HBox(
@@ -261,40 +212,31 @@ class BenchExplorer(ipywidgets.VBox):
             [ipywidgets.HBox([self.badge], layout=ipywidgets.Layout(justify_content="flex-end")), picture],
             layout=ipywidgets.Layout(width="650px", max_width="100%"),
         )
-        figures = [self.marks] if not self.bench.place.subject.pictures else [self.strip, self.marks]
         return [
             self.status,
             ipywidgets.HBox([main, side], layout=wrap),
             self.table,
-            ipywidgets.HBox(figures, layout=wrap),
+            ipywidgets.HBox([self.strip, self.marks], layout=wrap),
             self.other,
             self.words,
         ]
 
-    def _rebuild(self) -> None:
-        """Another subject: other controls, another plane."""
-        self._build_controls()
-        self.children = self._rows()
+    def _fit(self) -> None:
+        """Another subject or plane: the same controls with other choices, another picture."""
+        subject = self.bench.place.subject
+        self.strip.layout.display = None if subject.pictures else "none"
+        with self._saying():
+            self.settings.fit(self.bench.state, subject)
         self.canvas.show(**self.session.frame())
 
-    def _show_state(self, state: BenchState) -> None:
-        """Make the controls say what the state is."""
-        self._syncing = True
+    @contextmanager
+    def _saying(self) -> Iterator[None]:
+        """While the controls say what the state is, they ask for nothing."""
+        before, self._syncing = self._syncing, True
         try:
-            for name, control in self.controls.items():
-                value = getattr(state, name, None) if name != "subject" else state.world or state.model
-                if name in ("regimes", "lenses"):
-                    names = state.regime_names if name == "regimes" else state.lens_names
-                    value = tuple(one for one in names if one in control.options)
-                if control.value != value:
-                    control.value = value
-            level = OWN if state.sigma is None else state.sigma
-            if self.sigma.value != level:
-                stops = {one: text for text, one in self.sigma.options} | {level: f"{level:.3g}"}
-                self.sigma.options = [(stops[one], one) for one in sorted(stops)]
-                self.sigma.value = level
+            yield
         finally:
-            self._syncing = False
+            self._syncing = before
 
     # -- what the user does
 
@@ -398,7 +340,7 @@ class BenchExplorer(ipywidgets.VBox):
 
         def open_second() -> None:
             self.beside = Beside(self.bench, name, value_of(name, text))
-            _SecondPanel(self, self.beside)
+            SecondPanel(self, self.beside)
 
         self._try(open_second)
 
@@ -432,9 +374,9 @@ class BenchExplorer(ipywidgets.VBox):
         self.state = event.state
         other = any(getattr(before, n) != getattr(event.state, n) for n in ("world", "model", "projection"))
         if other:
-            self._rebuild()
-        else:
-            self._show_state(event.state)
+            self._fit()
+        with self._saying():
+            self.settings.show(event.state)
         if event.speed == "full":
             self.canvas.show(**self.session.handles())
             self.status.start()
@@ -454,15 +396,12 @@ class BenchExplorer(ipywidgets.VBox):
             self.canvas.show(**self.session.thumbs())
             result = self.result
             if result is not None:
-                self._syncing = True
-                try:
-                    names = [line.name for line in result.lines]
+                names = [line.name for line in result.lines]
+                chosen = self.session.strip_line
+                first = next((n for n in names if n in ("geodesic", chosen)), names[0] if names else None)
+                with self._saying():
                     self.line.options = names
-                    chosen = self.session.strip_line
-                    first = next((n for n in names if n in ("geodesic", chosen)), names[0] if names else None)
                     self.line.value = chosen if chosen in names else first
-                finally:
-                    self._syncing = False
             self._show_strip()
             self._show_marks()
 
@@ -498,44 +437,6 @@ class BenchExplorer(ipywidgets.VBox):
         return f"BenchExplorer({self.bench!r}, {self.status.text or 'idle'})"
 
 
-class _SecondPanel:
-    """The canvas and table of a second bench, kept up to date."""
-
-    def __init__(self, view: BenchExplorer, beside: Beside) -> None:
-        self.view, self.beside = view, beside
-        self.session = BenchSession(beside.second, view._look)
-        self.canvas = Canvas(theme=view._look.name, layout=ipywidgets.Layout(width="100%"))
-        self.title, self.badge, self.table = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
-        picture = ipywidgets.Box([self.canvas], layout=ipywidgets.Layout(width="640px", max_width="100%"))
-        view.other.children = [self.title, self.badge, picture, self.table]
-        self.canvas.show(**{**self.session.frame(), "can_add": False, "hint": "follows the first panel"})
-        beside.second.subscribe(self._heard)
-        self._tell()
-
-    def _tell(self) -> None:
-        own, other = getattr(self.view.bench.state, self.beside.setting), self.beside.value
-        self.title.value = (
-            f"<h3>B: {self.beside.setting} = {html.escape(repr(other))} "
-            f"<small>(A has {html.escape(repr(own))}; everything else is linked; "
-            "rows that differ are marked)</small></h3>"
-        )
-
-    def _heard(self, event: BenchEvent) -> None:
-        if event.what == "state":
-            self._tell()
-            self.canvas.show(**self.session.handles())
-        elif event.what in ("answer", "background"):
-            self.canvas.show(**self.session.scene())
-        elif event.what == "table":
-            self.canvas.show(**self.session.scene())
-            changed = self.beside.changed()
-            self.badge.value = self.session.badge()
-            self.table.value = self.session.table(changed=changed)
-            self.view.table.value = self.view.session.table(changed=changed)
-        elif event.what == "error":
-            self.title.value = f"<h3>B</h3><p role='alert'>{html.escape(event.words)}</p>"
-
-
 def _bench_of(subject: str | Path | ScoreModel | Landscape, settings: Mapping[str, Any]) -> Bench:
     if isinstance(subject, str | Path):
         name = str(subject)
@@ -546,12 +447,3 @@ def _bench_of(subject: str | Path | ScoreModel | Landscape, settings: Mapping[st
     made = subject_of(subject)
     first = {"model": made.frame.name, "metric": metrics_for(made)[0]}
     return Bench({**first, **settings}, open_subject=opener_with(made))
-
-
-def _planes(subject: Any) -> list[str]:
-    plane = ["plane"] if subject.frame.dim == 2 else ["slice"]
-    return [*plane, *(["pca"] if subject.choices is not None else [])]
-
-
-def _with(names: tuple[str, ...], value: str) -> list[str]:
-    return list(dict.fromkeys((*names, value)))

@@ -3,12 +3,15 @@
 import threading
 from datetime import UTC, datetime
 
+import ipywidgets
 import pytest
 import torch
+from ipywidgets.widgets.widget import _instances
 
 from widgets.sessions.beside import Beside
 from widgets.views import VIEWS, BenchExplorer
 from workbench.bench import Bench, BenchState, load_view
+from workbench.bench.geodesics import metrics_for
 from workbench.bench.scrub import Scrub
 from workbench.errors import SettingError
 from workbench.headless.catalog import open_notebook
@@ -46,6 +49,19 @@ def test_the_first_answers_are_all_there(view):
     assert "projection" in view.words.value
     assert view.status.text == "all lenses answered"
     assert BenchExplorer in VIEWS
+
+
+def test_another_subject_offers_other_choices_and_leaves_no_controls_behind(view):
+    before = set(_instances)
+    for name in ("muller_brown", "v_mixture", "two_wells"):
+        view.controls["subject"].value = name
+        assert view.wait()
+        assert view.controls["subject"].value == view.state.world == name
+        assert set(view.controls["metric"].options) == set(metrics_for(view.bench.place.subject))
+        assert "static" in view.controls["regimes"].value
+    new = [_instances[one] for one in set(_instances) - before]
+    assert [one for one in new if isinstance(one, ipywidgets.DOMWidget)] == []
+    assert view.strip.layout.display == "none"
 
 
 def test_one_gesture_moves_everything(view):
