@@ -42,7 +42,10 @@ class _Live(TorchDispatchMode):
 
     def _note(self, tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
-        key, size = storage.data_ptr(), storage.nbytes()
+        try:
+            key, size = storage.data_ptr(), storage.nbytes()
+        except RuntimeError:  # a wrapper around other tensors, as transforms make them: no memory of its own
+            return
         count, _ = self.held.get(key, (0, 0))
         if count == 0:
             self.live += size

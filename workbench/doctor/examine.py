@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from workbench.adapters.normalizing_flow import FlowDensity
 from workbench.checks import check_count, check_model, check_run
 from workbench.decoders import Decoder, LatentModel, Latents
 from workbench.devices import resolve_device
@@ -17,7 +18,7 @@ from workbench.doctor.lenses import lens_table
 from workbench.doctor.others import examine_decoder, examine_landscape
 from workbench.doctor.structure import check_answers, check_clean_end, check_derivatives
 from workbench.doctor.verdict import judge_readings
-from workbench.draws import draw_normal
+from workbench.draws import draw_normal, seeded
 from workbench.errors import SettingError
 from workbench.integrators import Progress
 from workbench.models import Landscape, ScoreModel
@@ -43,7 +44,7 @@ def examine(
     count: int | None = None,
     device: str | torch.device = "cpu",
     dtype: torch.dtype = torch.float32,
-    seed: int = 0,
+    generator: torch.Generator | None = None,
     progress: Progress | None = None,
 ) -> Diagnosis:
     """Examine a model: is it what it is declared to be, which lenses can use it, and what will they cost?
@@ -54,7 +55,7 @@ def examine(
         count: Samples and data points to look at; None for as many as take some 20 seconds.
         device: Where to ask it.
         dtype: Type of the points.
-        seed: Of all draws.
+        generator: Source of all draws, on the device; one of seed 0 if None.
         progress: Called with the fraction done and a sentence.
 
     Returns:
@@ -75,11 +76,10 @@ def examine(
     if not isinstance(model, Decoder):
         check_model(model, landscapes=True)
     check_count("count", count, least=2, none=True)
-    check_count("seed", seed, least=0)
     check_run(None, progress, None)
     began, place = time.monotonic(), resolve_device(device)
     tell = progress or (lambda fraction, message: None)
-    generator = torch.Generator(place).manual_seed(seed)
+    generator = seeded(generator, place)
     like = torch.empty(0, dtype=dtype, device=place)
     if isinstance(model, ScoreModel):
         clean = None if data is None else read_points(data, model).to(like)
@@ -87,14 +87,17 @@ def examine(
     elif isinstance(model, Decoder):
         parts = examine_decoder(model, like, generator=generator, batch=BATCH)
     else:
+        if data is None and isinstance(model, FlowDensity):
+            data = model.sample(BATCH, generator=seeded(None))
         if data is None:
             raise SettingError(f"the energy {model.name} without points", "data to ask it at", "--data PATH")
         points = read_rows(data)[:BATCH]
         parts = examine_landscape(model, points.flatten(1).to(like), generator=generator)
     findings, costs, lenses = parts
+    findings = [*findings, *_noted(model)]
     tell(1.0, "done")
     name = _name(model)
-    settings = {"data": None if data is None else _named(data), "count": count, "seed": seed}
+    settings = {"data": None if data is None else _named(data), "count": count}
     return Diagnosis(
         model=name,
         kind=_kind(model),
@@ -153,7 +156,8 @@ def _cautions(model: ScoreModel, dtype: torch.dtype) -> list[Finding]:
     """What is no fault but should be known."""
     frame, said = model.frame, []
     low = 0.02 * frame.data_std / 0.5
-    if dtype is torch.float32 and frame.sigma_min < low:
+    told = any("the score divides rounding" in note for note in frame.notes)  # by the door, and shown
+    if dtype is torch.float32 and frame.sigma_min < low and not told:
         sentence = f"scores lose digits below sigma {low:.2g} in float32: their error grows like 1/sigma"
         said.append(Finding("precision", "note", sentence, "float64 there"))
     if frame.guidance != 0.0:
@@ -162,6 +166,13 @@ def _cautions(model: ScoreModel, dtype: torch.dtype) -> list[Finding]:
         )
         said.append(Finding("guidance", "note", sentence, "guidance=0"))
     return said
+
+
+def _noted(model: ScoreModel | Decoder | Landscape) -> list[Finding]:
+    """What opening the model left out, switched off or advises."""
+    frame = model.frame if isinstance(model, ScoreModel) else None
+    frame = model.picture if isinstance(model, Decoder) else frame
+    return [] if frame is None else [Finding("as opened", "note", note) for note in frame.notes]
 
 
 def _name(model: ScoreModel | Decoder | Landscape) -> str:

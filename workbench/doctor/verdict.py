@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from workbench.adapters.wrap import WrappedModel
 from workbench.doctor.calibration import Calibration, calibrate
 from workbench.doctor.diagnosis import Finding
 from workbench.doctor.readings import Reading, inner_of, other_readings, rescaled
@@ -84,7 +85,7 @@ def judge_readings(
     elif misfit(declared) > 1.0 and not guided:
         findings = _unnamed(declared, data)
     else:
-        findings = (*_fitting(declared, data, guided), *_scales(data, drawn))
+        findings = (*_fitting(model, declared, data, guided), *_scales(data, drawn))
     return Verdict((*findings, _sampled(model, drawn)), clean)
 
 
@@ -184,13 +185,25 @@ def _numbers(found: Calibration | None) -> str:
     )
 
 
-def _fitting(declared: Calibration | None, data: Points | None, guided: bool) -> tuple[Finding, ...]:
-    on = "samples" if data is None else "data"
+def _twin(model: ScoreModel) -> str:
+    """What else its prediction could be that only real data tell from it; empty for most."""
+    inner = inner_of(model)
+    if not isinstance(inner, WrappedModel) or inner.schedule.name not in ("vp_cosine", "trigonometric"):
+        return ""
+    other = {"v": "velocity", "velocity": "v"}.get(inner.prediction, "")
+    apart = "a factor of pi/2 apart on this schedule, is told from it by real data only"
+    return f"; {other}, {apart}" if other else ""
+
+
+def _fitting(
+    model: ScoreModel, declared: Calibration | None, data: Points | None, guided: bool
+) -> tuple[Finding, ...]:
+    on, rest = ("samples", _twin(model)) if data is None else ("data", "")
     if guided:
         sentence = "not judged: with guidance the field is no score of any density"
         return (Finding("prediction", "not checked", sentence), Finding("clock", "not checked", sentence))
     return (
-        Finding("prediction", "ok", f"a posterior mean on its {on}: {_numbers(declared)}"),
+        Finding("prediction", "ok", f"a posterior mean on its {on}: {_numbers(declared)}{rest}"),
         Finding("clock", "ok", "as declared"),
     )
 

@@ -247,9 +247,13 @@ def doctor(
 
     Exit codes: 0 sound, 1 faulty, 2 unreadable or bad settings.
     """
+    import torch
+
     from workbench.adapters.open import dtype_of, open_model
+    from workbench.devices import resolve_device
     from workbench.doctor import examine
 
+    _at_least("--seed", seed, 0)
     if count is not None:
         _at_least("--count", count, 2)
     precision = dtype_of(dtype)
@@ -265,7 +269,7 @@ def doctor(
         count=count,
         device=device,
         dtype=precision,
-        seed=seed,
+        generator=torch.Generator(resolve_device(device)).manual_seed(seed),
         progress=tell,
     )
     print(diagnosis.text())

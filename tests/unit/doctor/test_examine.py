@@ -1,16 +1,18 @@
 """What the doctor measures against formulas; what it says of shipped models, broken ones, and other kinds."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import zuko
 from torch import nn
 
 from tests.oracles import doctor as oracle
 from tests.unit.doctor.families import right
+from workbench import open_model
 from workbench.adapters.wrap import wrap
 from workbench.data import load_images
 from workbench.doctor import examine
@@ -313,3 +315,23 @@ def test_views_share_the_memory_that_they_show():
         return views[0] + 1.0
 
     assert peak_memory(viewed, torch.device("cpu")) == pytest.approx(2 * 8000 / 1e6, rel=0.1)
+
+
+def test_what_opening_left_out_is_shown_once():
+    note = "clip_sample of the scheduler is left out"
+    model = replace(Gaussian().frame, notes=(note,))
+
+    class Noted(Gaussian):
+        frame = model
+
+    found = examine(Noted(), count=16, dtype=torch.float64)
+    assert [one.sentence for one in found.findings if one.name == "as opened"] == [note]
+    assert note in found.text()
+    assert found.sound
+
+
+def test_a_normalizing_flow_is_examined_on_its_own_samples():
+    flow = open_model(zuko.flows.NICE(2, transforms=1, hidden_features=[4]), dtype="float64")
+    found = examine(flow, dtype=torch.float64)
+    assert found.finding("force").verdict == "ok"
+    assert found.lenses[0].works

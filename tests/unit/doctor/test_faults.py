@@ -115,3 +115,14 @@ def test_a_network_of_noise_is_a_fault_without_a_name(world):
     found = faults(replace(right(world, "vp_eps"), module=noise), points_of(world))
     assert set(found) - {"samples"} == {"prediction"}
     assert "no posterior mean" in found["prediction"].sentence
+
+
+def test_a_velocity_taken_for_v_is_named_beside_data_and_cannot_be_without(ring):
+    said = wrong_prediction(ring, "v", "velocity")
+    found = faults(said, points_of(ring))
+    assert set(found) - {"samples"} == {"prediction"}
+    assert found["prediction"].remedy == "prediction='v'"
+    like = torch.empty(0, dtype=torch.float64)
+    right_one = right(ring, "v")
+    alone = judge_readings(right_one, None, count=24, like=like, generator=torch.Generator().manual_seed(0))
+    assert "velocity, a factor of pi/2 apart" in str(alone.findings[0])
