@@ -1,15 +1,16 @@
-"""The stage: a subject with the plane that shows it, and the points of that plane as text."""
+"""The stage: a subject with the plane that shows it, as a view of one lens looks at it."""
 
-import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from widgets.state import PathState
-from workbench.embeddings import Identity, Section, Slice, fit_pca
+from workbench.bench.places import Place, place_of, text_of
+from workbench.bench.state import BenchState
+from workbench.embeddings import Identity, Section
 from workbench.errors import SettingError
-from workbench.fields import Field, Window, frame_window
+from workbench.fields import Field, Window
 from workbench.models import Frame, Landscape, ScoreModel
 from workbench.subjects import Subject, model_samples, open_subject
 from workbench.types import Points
@@ -21,28 +22,33 @@ class Stage:
     """A subject and how it is looked at.
 
     Attributes:
-        subject: The model or landscape, and how its points are named.
-        section: The plane that shows it.
-        window: The part of the plane that shows it.
+        place: The subject with its plane.
     """
 
-    subject: Subject
-    section: Section
-    window: Window
+    place: Place
+
+    @property
+    def subject(self) -> Subject:
+        """The model or landscape, and how its points are named."""
+        return self.place.subject
+
+    @property
+    def section(self) -> Section:
+        """The plane that shows it."""
+        return self.place.section
+
+    @property
+    def window(self) -> Window:
+        """The part of the plane that shows it."""
+        return self.place.window
 
     def coords(self, text: str) -> tuple[float, float]:
         """Where the point of a text lies in the picture."""
-        x, y = self.section.encode(self.subject.point(text)[None])[0].tolist()
-        return x, y
+        return self.place.coords(text)
 
     def text_at(self, x: float, y: float) -> str:
         """The text of the point at a place of the picture: coordinates, or the sample nearest in it."""
-        subject = self.subject
-        place = torch.tensor([x, y], dtype=subject.dtype, device=subject.device)
-        if subject.choices is not None:
-            places = self.section.encode(subject.choices.to(place))
-            return str(int((places - place).norm(dim=-1).argmin()))
-        return text_of(self.section.decode(place), digits=6)
+        return self.place.text_at(x, y)
 
     def ground(self, sigma: float = 0.0) -> Field | None:
         """The energy over the picture, where it is known in closed form and costs nothing to speak of."""
@@ -54,11 +60,6 @@ class Stage:
         if self.subject.frame.dim == 2:
             return text_of(self.subject.point(texts[0])), text_of(self.subject.point(texts[1]))
         return texts
-
-
-def text_of(point: Tensor, *, digits: int = 9) -> str:
-    """Coordinates as text."""
-    return ",".join(f"{round(value, 9) + 0.0:.{digits}g}" for value in point.tolist())
 
 
 def open_stage(state: PathState) -> Stage:
@@ -75,18 +76,7 @@ def open_stage(state: PathState) -> Stage:
 def stage_of(subject: Subject) -> Stage:
     """The stage of a subject: the plane itself in two dimensions, else the principal plane of its samples,
     else the plane through its ends."""
-    frame = subject.frame
-    if frame.dim == 2:
-        return Stage(subject, Identity(), _plain_window(subject))
-    if subject.choices is not None:
-        section = fit_pca(subject.choices.to(device=subject.device, dtype=subject.dtype))
-        window = frame_window(section.encode(subject.choices.to(section.origin)), margin=0.06)
-        return Stage(subject, section, window)
-    start, end = subject.ends()
-    middle = 0.5 * (start + end) + torch.ones_like(start) * (end - start).norm() / math.sqrt(len(start))
-    section = Slice.through(start, end, middle, name="slice through the ends")
-    window = frame_window(section.encode(torch.stack([start, end])), margin=0.35, aspect=1.3)
-    return Stage(subject, section, window)
+    return Stage(place_of(BenchState(), subject))
 
 
 def subject_of(
@@ -133,13 +123,3 @@ def subject_of(
                 )
     like = choices if choices is not None else next(iter(given.values()), torch.empty(0, dtype=torch.float64))
     return Subject(model, frame, texts[0], texts[1], choices, given, world, like.device, like.dtype)
-
-
-def _plain_window(subject: Subject) -> Window:
-    """A world's own window, else three standard deviations of the data and the ends."""
-    if subject.world is not None:
-        low_x, high_x, low_y, high_y = subject.world.facts.window
-        return Window((low_x, high_x), (low_y, high_y))
-    reach = 3.0 * subject.frame.data_std
-    corners = torch.tensor([[-reach, -reach], [reach, reach]], dtype=subject.dtype, device=subject.device)
-    return frame_window(torch.cat([corners, torch.stack(subject.ends())]), margin=0.02)

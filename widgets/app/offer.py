@@ -127,7 +127,7 @@ class Offer:
         stage = _stage(state.world, "" if state.world else self._models[state.model])
         subject = self._known(stage.subject)
         self.check_points(subject, state)
-        return dataclasses.replace(stage, subject=subject)
+        return Stage(dataclasses.replace(stage.place, subject=subject))
 
     def open_subject(self, state: BenchState) -> Subject:
         """The subject of a bench's state.
