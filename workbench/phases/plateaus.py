@@ -8,8 +8,9 @@ published way: each grid point gets the posterior of a Gaussian kernel in featur
     p(t \mid t') \propto e^{-\frac N2 |E(t) - E(t')|^2},
 
 and psi is what explains all posteriors. Nothing is trained on pictures, and the deterministic sampler's own
-metric, the pullback of the features, stands beside it: the learned one is its projection on Hessian metrics,
-smoothed over a kernel's width.
+metric, the pullback of the features, stands beside it. The two differ in three ways: the grid sees nothing
+between its points (`grid_metric` is what it sees), the kernel smooths over its width, and the pullback is no
+Hessian, so that the learned metric is a projection of it.
 
 References:
     Lobashev, Guskov, Larchenko, Tamm, "Hessian Geometry of Latent Space in Generative Models", 2025, sections
@@ -64,7 +65,8 @@ def learn_slice(
     window: Window,
     *,
     width: float = 1.0,
-    steps: int = 600,
+    steps: int = 1000,
+    rate: float = 3e-2,
     potential: nn.Module | None = None,
     chart: Chart | None = None,
     generator: torch.Generator | None = None,
@@ -76,7 +78,8 @@ def learn_slice(
         features: Features on a regular grid, shape (rows, columns, features), row 0 lowest.
         window: Where the grid lies.
         width: Typical width of the kernel, in cells; it smooths the learned metric.
-        steps: Steps of the fit.
+        steps: Steps of the fit; with too few of them the metric is smoothed over several cells.
+        rate: Largest learning rate.
         potential: psi from (*batch, 2) to (*batch); an input-convex network if None, so that its metric is
             positive everywhere.
         chart: Coordinates of the slice.
@@ -111,6 +114,7 @@ def learn_slice(
         points,
         potential=potential,
         steps=steps,
+        rate=rate,
         generator=seeded(generator),
         progress=progress,
     )
@@ -128,7 +132,14 @@ def learn_slice(
         (),
         f"divergence {fitted.divergences[-1]:.4f} nats",
     )
-    settings = {"width": width, "steps": steps, "rows": rows, "columns": columns, "sharpness": sharpness}
+    settings = {
+        "width": width,
+        "steps": steps,
+        "rate": rate,
+        "rows": rows,
+        "columns": columns,
+        "sharpness": sharpness,
+    }
     return LearnedSlice(
         scaled,
         scaled.dual(points).detach().reshape(rows, columns, 2),
@@ -225,6 +236,29 @@ def measure_plateaus(
     total = (flat - flat.mean(dim=0)).square().sum(dim=1).mean()
     flatness = float(1.0 - inner / total) if float(total) > 0.0 else 1.0
     return Plateaus(labels, heights, float(inner.sqrt()), flatness)
+
+
+def grid_metric(features: Tensor, window: Window) -> Tensor:
+    """The pullback of features as their grid shows it, by central differences.
+
+    Args:
+        features: Features on a regular grid, shape (rows, columns, features), row 0 lowest.
+        window: Where the grid lies.
+
+    Returns:
+        Matrices, shape (rows, columns, 2, 2): the most that whatever is fitted to the grid can know of the
+        metric between its points.
+
+    Raises:
+        ShapeError: If the features are no grid.
+    """
+    if features.ndim != 3 or min(features.shape[:2]) < 3:
+        raise ShapeError(f"features of shape {tuple(features.shape)}", "(rows, columns, features), 3 x 3 up")
+    rows, columns = features.shape[:2]
+    steps = ((window.y[1] - window.y[0]) / (rows - 1), (window.x[1] - window.x[0]) / (columns - 1))
+    up, along = torch.gradient(features.double(), spacing=steps, dim=(0, 1))
+    jacobian = torch.stack((along, up), dim=-1)
+    return jacobian.mT @ jacobian
 
 
 def compare_metrics(learned: Tensor, reference: Tensor) -> tuple[float, float]:

@@ -94,6 +94,7 @@ def test_a_slice_of_a_model_is_zoomed_until_rounding_takes_over(view):
     assert "phase boundary" in [trace.name for trace in view.map.figure.data]
     assert "resolved" in view.bar.figure.layout.title.text
     assert "FLIPD at end" in view.facts.value
+    assert "of 16: not on the data" in view.facts.value  # in a plane between samples the score is large
     assert len(view.answer.dimensions) == 2
     view.controls["measure"].value = "learned"
     assert view.wait()
