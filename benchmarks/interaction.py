@@ -1,28 +1,40 @@
 """How long a gesture takes until it is seen, in a real browser: coarse answers, clouds of points, fields.
 
 Coarse answers are timed on the served page, from the pointer's move to the curves on the screen; clouds and
-fields on the canvas alone. Software rendering, as on a machine without a graphics card.
+fields on the canvas alone. Software rendering, as on a machine without a graphics card. Before that, what an
+answer takes of a processor, without a browser: on a busy machine the wall clock says little.
 
-Run as `python benchmarks/interaction.py [--moves N]`; two to three minutes.
+Run as `python benchmarks/interaction.py [--moves N] [--no-browser]`; two to three minutes.
 """
 
 import argparse
+import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
+import warnings
 from contextlib import contextmanager
 
 import torch
 from playwright.sync_api import Browser, Page, TimeoutError, sync_playwright
 
 from widgets.canvas.canvas import Canvas
-from widgets.canvas.scene import Cloud, cloud_traits, window_traits
+from widgets.canvas.scene import Cloud, cloud_traits, field_traits, window_traits
 from widgets.canvas.standalone import canvas_html
-from workbench.fields import Window
+from widgets.session import PathSession
+from widgets.sessions.bench import BenchSession
+from widgets.state import state_from
+from widgets.theme import Theme, theme_of
+from workbench.bench.answers import Inquiry
+from workbench.bench.asking import ask_all
+from workbench.bench.bench import Bench
+from workbench.errors import ConvergenceWarning
+from workbench.fields import Field, Window
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
 DRAGS = {
@@ -75,12 +87,64 @@ FIELDS = """async (count) => {
 """Show so many fields of 256×256; milliseconds of each."""
 
 
+HEAD = f"{'':46s}{'count':>5s}{'p50':>9s}{'p95':>9s}{'budget':>9s}"
+
+
 def show(name: str, times: list[float], budget: float) -> None:
     """One row: percentiles in milliseconds, the budget, and whether the 95th percentile keeps it."""
     ordered = sorted(times)
     p50, p95 = (ordered[min(len(ordered) - 1, int(share * len(ordered)))] for share in (0.5, 0.95))
     kept = "kept" if p95 <= budget else "missed"
-    print(f"{name:34s}{len(times):5d}{p50:9.0f}{p95:9.0f}{budget:9.0f}  {kept}", flush=True)
+    print(f"{name:46s}{len(times):5d}{p50:9.0f}{p95:9.0f}{budget:9.0f}  {kept}", flush=True)
+
+
+def processor_times(moves: int) -> None:
+    """Milliseconds of a processor for each coarse answer with its picture, on each tab, and for a field."""
+    look = theme_of("light")
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a hint may stop early
+        for name, (state, budget) in DRAGS.items():
+            values = json.loads(state)
+            show(f"processor, path: {name}", [*_path_times(values, moves, look)], budget)
+            subject = {key: value for key, value in values.items() if key != "regime"}
+            bench = Bench(**subject, regimes=values["regime"])
+            show(f"processor, all lenses: {name}", [*_bench_times(bench, moves, look)], budget)
+        field = Field(torch.rand(256, 256, dtype=torch.float64), Window((0.0, 1.0), (0.0, 1.0)), "field")
+        times = []
+        for _ in range(40):
+            began = time.thread_time()
+            field_traits(field)
+            times.append(1000 * (time.thread_time() - began))
+        show("processor, field of 256×256", times, 50.0)
+
+
+def _places(start: tuple[float, float], width: float, moves: int):
+    for k in range(moves):
+        yield start[0] + 0.02 * width * (1 + k % 8), start[1] - 0.02 * width * (1 + k % 7)
+
+
+def _path_times(values: dict, moves: int, look: Theme):
+    session = PathSession(state_from(values))
+    session.solve(session.state, "full", threading.Event(), lambda share, words: None)
+    window = session.stage.window
+    for x, y in _places(session.stage.coords(session.state.start), window.x[1] - window.x[0], moves):
+        began = time.thread_time()
+        session.state = session.moved("start", x, y)
+        answer = session.solve(session.state, "coarse", threading.Event(), lambda share, words: None)
+        session.scene(answer, look)
+        yield 1000 * (time.thread_time() - began)
+
+
+def _bench_times(bench: Bench, moves: int, look: Theme):
+    session, near = BenchSession(bench, look), bench.ask().answers
+    place = bench.place
+    start = place.coords(bench.state.start or place.subject.start)
+    for x, y in _places(start, place.window.x[1] - place.window.x[0], moves):
+        began = time.thread_time()
+        state = bench.moved("start", x, y)
+        near = ask_all(Inquiry(state, place, "coarse", bench.cache, near=near)).answers
+        session.scene()
+        yield 1000 * (time.thread_time() - began)
 
 
 @contextmanager
@@ -163,12 +227,17 @@ def main(arguments: list[str] | None = None) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--moves", type=int, default=40, help="moves of each drag")
+    parser.add_argument("--no-browser", action="store_true", help="only what a processor takes")
     asked = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    print(HEAD)
+    processor_times(asked.moves)
+    if asked.no_browser:
+        return 0
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         print("no Chromium on this machine: apt-get install chromium")
         return 1
-    print(f"{'':34s}{'count':>5s}{'p50':>9s}{'p95':>9s}{'budget':>9s}")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, headless=True, args=FLAGS)
         clouds(browser)

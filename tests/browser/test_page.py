@@ -7,6 +7,7 @@ import re
 
 import pytest
 import torch
+from PIL import Image
 
 from tests.oracles import fisher as oracle
 from workbench.bench.bench import Bench
@@ -150,6 +151,32 @@ def test_a_view_of_all_lenses_is_saved_by_a_gesture_and_run_without_a_browser(vi
         assert f"{row.lengths['score'].value:.5g}" in text
         assert f"{row.barrier.value:.5g}" in text
     shoot("page-bench-light")
+
+
+@pytest.mark.slow
+def test_two_pictures_of_ones_own_come_under_all_lenses_and_a_second_panel_beside(
+    visit, page, shoot, tmp_path
+):
+    visit('tab=bench&bench={"model":"digits","nodes":7,"steps":8,"networks":16}')
+    page.locator(".wb-bench-words p", has_text="conda").wait_for()
+    for k, name in enumerate(("one", "two")):
+        Image.radial_gradient("L").resize((80, 80)).rotate(90 * k).point(lambda v: 255 - v).crop(
+            (0, 20 * k, 80, 80)
+        ).save(tmp_path / f"{name}.png")
+        page.locator(".wb-file input").nth(k).set_input_files(tmp_path / f"{name}.png")
+        page.wait_for_function(f"(location.search.match(/picture-/g) ?? []).length === {k + 1}")
+        rested(page)
+    assert field(page, "start").startswith("picture-")
+    assert field(page, "end").startswith("picture-")
+    page.locator(".js-plotly-plot .gtitle", has_text="at equal metric steps").wait_for(state="attached")
+    page.get_by_label("distortion ellipses of the projection").check()
+    page.locator(".wb-legend", has_text="distortion").wait_for()
+    page.get_by_label("second panel (A/B)").select_option("sigma")
+    page.get_by_label("its value in B").fill("1.0")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="B: sigma = 1.0").wait_for()
+    page.locator("tr.wb-differs").nth(3).wait_for()
+    shoot("page-own-pictures")
 
 
 @pytest.mark.parametrize(
