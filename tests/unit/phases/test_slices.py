@@ -6,6 +6,7 @@ from torch.testing import assert_close
 
 from workbench.errors import SettingError, ShapeError
 from workbench.fields import Window
+from workbench.lenses.fisher import measure_metric_field
 from workbench.metrics import hessian_residual, matrix
 from workbench.phases import (
     MEASURES,
@@ -178,3 +179,24 @@ def test_a_slice_is_measured_in_three_ways(decoded):
     assert float(hessian_residual(decoded.picture_metric(), at).min()) > 0.05
     with pytest.raises(SettingError, match="one of features, pictures, learned"):
         slice_metric(decoded, "colours", UNIT)
+
+
+class Counted:
+    """A world that notes how many points it is asked about."""
+
+    def __init__(self, world):
+        self.world, self.frame, self.points = world, world.frame, []
+
+    def denoise(self, y, sigma):
+        self.points.append(len(y))
+        return self.world.denoise(y, sigma)
+
+
+def test_a_field_of_256_by_256_is_one_batch_through_the_flow():
+    world = Counted(load_world("g3"))
+    corners = torch.tensor([[-1.5, -1.5], [1.5, -1.5], [-1.5, 1.5]])
+    plane = latent_slice(world, corners=corners, steps=2, dtype=torch.float64)
+    field = measure_metric_field(plane.metric(), UNIT, columns=256, rows=256)
+    assert world.points == [65536] * 8  # four stages a step, all points and both directions at once
+    assert field.share_indefinite == 0.0
+    assert field.report.model_calls > 0
