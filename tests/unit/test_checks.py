@@ -15,8 +15,9 @@ from workbench.integrators import check_solver, integrate
 from workbench.lenses.paths import find_path
 from workbench.report import Status
 from workbench.strings.evolution import evolve_string
+from workbench.strings.ground import ground_of
 from workbench.strings.meter import Meter
-from workbench.strings.reading import ground_of, read_string
+from workbench.strings.reading import read_string
 from workbench.strings.static import relax_string
 from workbench.subjects import open_subject
 from workbench.worlds import load_world
@@ -49,6 +50,7 @@ WRONG_FOR_A_PATH = [
     ("progress", [True]),
     ("align", [1]),
     ("polish", ["yes"]),
+    ("refine_energies", ["no", None]),
     ("measure_share", [None]),
 ]
 

@@ -17,8 +17,9 @@ from workbench.curves import Curve
 from workbench.geodesics import curve_length
 from workbench.metrics import RankOneScore
 from workbench.report import Estimate
-from workbench.strings.ground import ground_of
-from workbench.strings.profile import integrate_slopes
+from workbench.strings.ground import Ground, ground_of
+from workbench.strings.meter import Meter
+from workbench.strings.profile import integrate_forces, line_integral
 from workbench.worlds.reference import deviation
 
 NODES = {"coarse": 33, "full": 129}
@@ -116,8 +117,8 @@ def compare(inquiry: Inquiry, answers: tuple[LensAnswer, ...]) -> Comparison:
 
     Returns:
         One row a curve, lengths under every metric that the subject has; those of a coarse answer without an
-        error. Cost: for each curve NODES points (fewer in a network), once for the energies and once for each
-        metric, and half as many again for the error.
+        error. Cost: for each curve NODES points (fewer in a network), once for the energies (in a network up
+        to 16 times its nodes) and once for each metric, and half as many again for the error.
     """
     lines = [(answer.lens, line) for answer in answers for line in answer.lines]
     subject, state = inquiry.place.subject, inquiry.state
@@ -131,11 +132,10 @@ def compare(inquiry: Inquiry, answers: tuple[LensAnswer, ...]) -> Comparison:
 
     def measure() -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
         fine = torch.stack([Curve.through(line).resample(count).points for line in points])
-        energy, half, absolute = _energies(ground, fine)
+        tops, absolute = _tops(ground, points, fine, inquiry.full)
         lengths = torch.stack(
             [_lengths(metric_of(name, subject, sigma, state.weight), fine, inquiry.full) for name in names]
         )
-        tops = torch.stack([energy.amax(-1), half.amax(-1)])
         return tops, lengths, absolute, _distances(fine)
 
     tops, lengths, absolute, distances = inquiry.once(
@@ -143,8 +143,8 @@ def compare(inquiry: Inquiry, answers: tuple[LensAnswer, ...]) -> Comparison:
     )
     rows = []
     for k, (lens, line) in enumerate(lines):
-        top, other = float(tops[0, k]), float(tops[1, k])
-        barrier = Estimate(top, abs(top - other), ground.unit, "every second node")
+        top = float(tops[0, k])
+        barrier = Estimate(top, float(tops[1, k]), ground.unit, "against half as many points")
         found = {
             name: Estimate(
                 float(lengths[m, 0, k]),
@@ -176,25 +176,37 @@ def compare(inquiry: Inquiry, answers: tuple[LensAnswer, ...]) -> Comparison:
                 truth.how,
             )
         )
-    calls = len(lines) * count * (1 + sum(name != "euclidean" for name in names))
+    calls = int(tops[2].sum()) + len(lines) * count * sum(name != "euclidean" for name in names)
     return Comparison(tuple(rows), distances, sigma, ground.unit, state.metric, calls)
 
 
-def _energies(ground, fine: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Energies along curves relative to their start, the same from every second node, log density there."""
-    flat = fine.flatten(0, 1)
+def _tops(
+    ground: Ground, points: tuple[Tensor, ...], fine: Tensor, full: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Highest energy of each curve above its start, its error and its cost, shape (3, curves), and the log
+    density at the start.
+
+    Energies of a network are integrals of its score, refined between the nodes unless the answer is coarse.
+    """
+    meter, shape = Meter(None), fine.shape[:2]
+    cost = torch.full((shape[0],), float(shape[1]))
     if ground.energy is not None:
-        values = ground.energy(flat).reshape(fine.shape[:2])
-        relative = values - values[:, :1]
-        return relative, relative[:, ::2], -values[:, 0] if ground.unit == "nats" else None
-    forces = ground.force(flat).reshape(fine.shape)
-
-    def integral(curve: Curve, force: Tensor) -> Tensor:
-        slope = -(force * curve.tangents()).sum(-1)
-        return integrate_slopes(curve.arc().double(), slope.double())
-
-    coarse = Curve(fine[:, ::2], Curve.through(fine).t[::2])
-    return integral(Curve.through(fine), forces), integral(coarse, forces[:, ::2]), None
+        values = meter(ground.energy, fine.flatten(0, 1)).reshape(shape)
+        rise = (values - values[:, :1]).to(torch.float64)
+        top = rise.amax(-1)
+        absolute = -values[:, 0] if ground.unit == "nats" else None
+        return torch.stack([top, (top - rise[:, ::2].amax(-1)).abs(), cost.to(top)]), absolute
+    if full:
+        curves, tops = [Curve.through(line) for line in points], []
+        for curve in curves:
+            here = meter(ground.force, curve.points)
+            found = integrate_forces(curve, here, lambda x: meter(ground.force, x))
+            tops.append((float(found.energy.max()), found.error, float(found.curve.nodes)))
+        return torch.tensor(tops, dtype=torch.float64).T, None
+    curve, forces = Curve.through(fine), meter(ground.force, fine.flatten(0, 1)).reshape(fine.shape)
+    top = line_integral(curve, forces).amax(-1).double()
+    half = line_integral(Curve(fine[:, ::2], curve.t[::2]), forces[:, ::2]).amax(-1).double()
+    return torch.stack([top, (top - half).abs(), cost.to(top)]), None
 
 
 def _lengths(metric, fine: Tensor, full: bool) -> Tensor:

@@ -49,7 +49,7 @@ def hint_settings(
         path of least energy is once the noise has gone; in a network it is carried without relaxation.
     """
     nodes = min(settings["nodes"], PICTURE_NODES if subject.pictures else NODES)
-    kept = {"sigma": settings["sigma"], "nodes": nodes, "polish": False}
+    kept = {"sigma": settings["sigma"], "nodes": nodes, "polish": False, "refine_energies": False}
     known = isinstance(subject.model, ExactScore | Landscape)
     if settings["regime"] == "static" or (settings["regime"] != "transport" and known):
         warm, cold = (PICTURE_WARM, PICTURE_COLD) if subject.pictures else (WARM, COLD)

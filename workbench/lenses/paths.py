@@ -37,8 +37,9 @@ from workbench.report import Status, provenance_of
 from workbench.schedules import LINEAR, Schedule
 from workbench.strings.clock import Gamma
 from workbench.strings.descent import Align, Precondition
+from workbench.strings.ground import ground_of
 from workbench.strings.meter import Meter
-from workbench.strings.reading import Reading, deviation_between, ground_of, read_string
+from workbench.strings.reading import Reading, deviation_between, read_string
 from workbench.strings.results import PathResult, StartVerdict
 from workbench.strings.settings import PathSettings, check_ends, check_path, usual_gamma
 from workbench.strings.solve import first_strings, solver_of
@@ -82,6 +83,7 @@ def find_path(
     align: Align | None = None,
     precondition: Precondition | None = None,
     polish: bool | None = None,
+    refine_energies: bool = True,
     energy_sigma: float | None = None,
     measure_share: bool = True,
     generator: torch.Generator | None = None,
@@ -123,6 +125,8 @@ def find_path(
         precondition: Preconditioner of a static string in a stiff landscape, as
             `workbench.strings.precondition.CurvaturePreconditioner`; it counts its own evaluations.
         polish: Polish saddles and modes; None for yes where energies are exact, no for networks.
+        refine_energies: Where only a score is known, integrate it between the images too until the energies
+            stand still; without it the images alone give a preview, far off on a string that winds.
         energy_sigma: Noise level of the energies; None for sigma, and for a network the level at which its
             window closes.
         measure_share: Replay the model calls alone at the end and state their share of the time.
@@ -142,7 +146,7 @@ def find_path(
 
     Cost: counted in `report.model_calls`, points. Transport: 4 steps (nodes + 2) by rk4. Mep: besides,
     some 150 to 400 an image at gamma 7. Principal: besides, sub-steps times walkers. Static: about 50 an
-    image.
+    image. Energies of a network: 2 to 24 an image.
     """
     begin = time.perf_counter()
     check_model(model, landscapes=True)
@@ -169,6 +173,7 @@ def find_path(
         "via": via,
         "regime": regime,
         "polish": polish,
+        "refine_energies": refine_energies,
         "energy_sigma": energy_sigma,
         "memory_budget": memory_budget,
         "given": not isinstance(starts, int),
@@ -195,6 +200,7 @@ def find_path(
             ground,
             meter,
             polish_saddles=closely,
+            refine=refine_energies,
             other=strings.others[k],
             other_says=strings.other_says,
             tol=1e-5 if tol is None else tol,

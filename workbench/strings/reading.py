@@ -1,12 +1,13 @@
 r"""What a string says: energies, barriers with their saddles, length, and how far each number can be trusted.
 
 Errors are differences between two ways to the same number. The barrier on the spline is held against the
-energy of the saddle that Newton's method finds from its top, and against the spline through every second
-image; the length against every second image, and against another solution where the solver has one.
+energy of the saddle that Newton's method finds from its top, against the spline through every second image,
+and, where energies are integrals of forces, against the integral over half as many points; the length against
+every second image, and against another solution where the solver has one.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,71 +16,27 @@ from torch import Tensor
 
 from workbench.curves import Curve
 from workbench.errors import ModelOutputError
-from workbench.models import ExactScore, Landscape, ScoreModel, score
 from workbench.report import Estimate
 from workbench.splines import arc_knots, tangents_at_nodes
+from workbench.strings.ground import Ground
 from workbench.strings.meter import Meter
 from workbench.strings.profile import (
+    FINEST,
+    PER_SEGMENT,
     Extremum,
     Profile,
     find_extrema,
-    line_integral,
+    integrate_forces,
     refine_extrema,
     spline_profile,
 )
 from workbench.strings.saddles import Stationary, climb, cluster, descend, hessian_products, polish
-from workbench.types import Nodes, Points, Scalars, Vectors
+from workbench.types import Nodes, Points, Vectors
 
 VAGUE = 0.25
 """Share of a barrier from which its error makes it vague."""
 
 _SAME_PLACE = 0.05  # of the string's length: how far a polished saddle may lie from the string's top
-
-
-@dataclass(frozen=True, slots=True)
-class Ground:
-    """The landscape under a string, whatever it comes from.
-
-    Attributes:
-        name: In words.
-        unit: Unit of the energy.
-        sigma: Noise level, 0 where noise has no meaning.
-        force: -grad V at points (rows, dim).
-        energy: V at points; None where only the force is known.
-        smooth: Whether torch can differentiate the force.
-    """
-
-    name: str
-    unit: str
-    sigma: float
-    force: Callable[[Points], Vectors]
-    energy: Callable[[Points], Scalars] | None
-    smooth: bool = False
-
-
-def ground_of(model: ScoreModel | Landscape, sigma: float) -> Ground:
-    """The landscape of a model at one noise level, or a landscape itself.
-
-    Args:
-        model: A model or a landscape.
-        sigma: Noise level in the data's unit; without meaning for a landscape.
-
-    Returns:
-        Energies in nats, -log p, where the model knows its density; forces alone for a network.
-    """
-    if isinstance(model, Landscape):
-        return Ground(model.name, model.unit, 0.0, model.force, model.energy)
-    if isinstance(model, ExactScore):
-        return Ground(
-            f"{model.frame} at sigma {sigma:.4g}",
-            "nats",
-            sigma,
-            lambda x: model.score(x, sigma),
-            lambda x: -model.log_prob(x, sigma),
-        )
-    return Ground(
-        f"{model.frame} at sigma {sigma:.4g}", "nats", sigma, lambda x: score(model, x, sigma), None, True
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +111,7 @@ def read_string(
     forces: Nodes | None = None,
     prominence: float | None = None,
     polish_saddles: bool = True,
+    refine: bool = True,
     other: Curve | None = None,
     other_says: str = "",
     tol: float = 0.0,
@@ -168,6 +126,7 @@ def read_string(
         prominence: Energy below which a dip or bump is noise; None for 1e-6 of the range, or 1e-3 of it where
             energies are integrated forces.
         polish_saddles: Look for the stationary points at maxima and minima.
+        refine: Where only forces are known, integrate them between the images too until the energies settle.
         other: Another solution for the same string; its length and barrier enter the errors.
         other_says: How it was obtained, in words.
         tol: Relative accuracy at which the string was solved; the length's error is no smaller.
@@ -175,17 +134,19 @@ def read_string(
     Returns:
         The reading.
 
-    Cost: nodes + about 10 evaluations an extremum, and with polishing some 2 dim to 80 a Newton step.
+    Cost: nodes, 24 times as many at most where only forces are known, + about 10 evaluations an extremum, and
+    with polishing some 2 dim to 80 a Newton step.
     """
     pulls: Tensor = meter(ground.force, curve.points) if forces is None else forces
     tangent = tangents_at_nodes(curve.points, arc_knots(curve.points))
     across = torch.linalg.vector_norm(pulls - (pulls * tangent).sum(-1, keepdim=True) * tangent, dim=-1)
-    energy, profile, extrema = _profile(curve, ground, meter, pulls, prominence)
+    along = _profile(curve, ground, meter, pulls, prominence, refine)
+    profile, extrema = along.profile, along.extrema
     rows = _every_second(curve.nodes)
     half = rough = None
     if rows is not None:
         half = Curve(curve.points[rows], curve.t[rows])
-        rough = _top(_profile(half, ground, meter, pulls[rows], prominence)[2])
+        rough = _top(_profile(half, ground, meter, pulls[rows], prominence, refine).extrema)
     warnings = []
     found: dict[int, Stationary] = {}
     if polish_saddles:
@@ -193,7 +154,7 @@ def read_string(
     gains = _gains(found, ground, curve, meter)
     barriers = _pairs(extrema, found, gains)
     top = max(extrema, key=lambda point: point.energy)
-    barrier = _barrier_estimate(top, extrema, gains, ground, curve, rough, other, meter)
+    barrier = _barrier_estimate(top, extrema, gains, ground, curve, rough, other, meter, along.error)
     for k, point in found.items():
         if point.index > 1 and extrema[k].kind == "maximum":
             warnings.append(
@@ -217,7 +178,7 @@ def read_string(
     if polish_saddles:
         modes, mode_energies = _modes(curve, ground, meter, extrema)
     return Reading(
-        energy=energy,
+        energy=along.energy,
         profile=profile,
         barriers=barriers,
         barrier=barrier,
@@ -250,17 +211,28 @@ def _check_energies(values: Tensor, ground: Ground) -> None:
         )
 
 
-def _profile(curve, ground, meter, forces, prominence) -> tuple[Tensor, Profile, tuple[Extremum, ...]]:
+@dataclass(frozen=True, slots=True)
+class _Energies:
+    """What a landscape says along a string."""
+
+    energy: Tensor  # at the images, relative to the start, (nodes,)
+    profile: Profile
+    extrema: tuple[Extremum, ...]
+    error: float  # of the energies, where they are integrals of forces
+
+
+def _profile(curve, ground, meter, forces, prominence, refine) -> "_Energies":
     if ground.energy is None:
-        energy = line_integral(curve, forces)
-        _check_energies(energy, ground)
-        profile = spline_profile(curve, energy, forces)
-        span = float(profile.energy.max() - profile.energy.min())
-        return (
-            energy,
-            profile,
-            find_extrema(profile, prominence=1e-3 * span if prominence is None else prominence),
+        found = integrate_forces(
+            curve, forces, lambda x: meter(ground.force, x), finest=FINEST if refine else 1
         )
+        _check_energies(found.at_nodes, ground)
+        profile = spline_profile(
+            found.curve, found.energy, found.forces, per_segment=max(2, PER_SEGMENT // found.finer)
+        )
+        span = float(profile.energy.max() - profile.energy.min())
+        extrema = find_extrema(profile, prominence=1e-3 * span if prominence is None else prominence)
+        return _Energies(found.at_nodes, profile, extrema, found.error)
     values = meter(ground.energy, curve.points)
     _check_energies(values, ground)
     profile = spline_profile(curve, values, forces)
@@ -272,7 +244,7 @@ def _profile(curve, ground, meter, forces, prominence) -> tuple[Tensor, Profile,
         lambda x: meter(ground.force, x),
         lambda x: meter(ground.energy, x) - values[0],
     )
-    return values - values[0], profile, extrema
+    return _Energies(values - values[0], profile, extrema, 0.0)
 
 
 def _polish_tops(curve, ground, meter, extrema) -> dict[int, Stationary]:
@@ -337,8 +309,11 @@ def _pairs(
     return tuple(barriers)
 
 
-def _barrier_estimate(top, extrema, gains, ground, curve, rough, other, meter) -> Estimate:
+def _barrier_estimate(top, extrema, gains, ground, curve, rough, other, meter, integrated) -> Estimate:
     parts, how = [], []
+    if 0 < integrated < math.inf:
+        parts.append(integrated)
+        how.append("the integral against half as many points")
     span = max(point.energy for point in extrema) - min(point.energy for point in extrema)
     floor = 64 * torch.finfo(curve.points.dtype).eps * (abs(span) + 1.0)
     gain = gains.get(extrema.index(top))

@@ -115,9 +115,13 @@ class PathResult:
         it."""
         top = self.profile.energy.argmax()
         place = float(self.profile.arc[top] / self.profile.arc[-1].clamp_min(1e-300))
-        rise = f"rises {self.barrier} above its start at {place:.2f} of its length"
+        rise = f"rises {self.barrier} above its start, at {place:.2f} of its length"
         if self.barrier.value <= 0:
-            rise = "never rises above its start"
+            error = self.barrier.error
+            rise = "never rises above its start" + (f" (± {error:.2g} {self.energy_unit})" if error else "")
+        inner = max((barrier.height for barrier in self.barriers), default=0.0)
+        if inner > 1.01 * max(self.barrier.value, 0.0):
+            rise += f", and climbs {inner:.4g} {self.energy_unit} from one of its minima"
         straightness = self.length.value / max(float(self.lerp.length()), 1e-300)
         said = f"{self.regime}: {rise}; {self.length} long, {straightness:.3g} times the straight line"
         if not self.report.converged:

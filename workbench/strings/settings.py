@@ -61,6 +61,7 @@ class PathSettings:
     precondition: Any
     via: Tensor | None
     polish: bool | None
+    refine_energies: bool
     energy_sigma: float | None
     memory_budget: int | None
     given: bool
@@ -119,6 +120,7 @@ def check_path(options: Mapping[str, Any], starts: object) -> None:
     check_function("align", options["align"])
     check_function("precondition", options["precondition"])
     check_switch("polish", options["polish"], none=True)
+    check_switch("refine_energies", options["refine_energies"])
     check_count(
         "memory_budget", options["memory_budget"], none=True, hint="memory_budget=2**30", why=" (bytes)"
     )

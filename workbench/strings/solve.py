@@ -13,7 +13,7 @@ from workbench.errors import SettingError, ShapeError
 from workbench.models import Landscape, ScoreModel, check_points
 from workbench.report import SolveReport, Status
 from workbench.strings.evolution import evolve_string
-from workbench.strings.reading import Ground
+from workbench.strings.ground import Ground
 from workbench.strings.settings import PathSettings
 from workbench.strings.static import relax_string
 from workbench.strings.walkers import find_principal_curve

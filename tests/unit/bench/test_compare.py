@@ -6,11 +6,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from workbench.bench import BenchState, trust_of
+from workbench.bench import Bench, BenchState, trust_of
 from workbench.bench.citations import ENTRIES, METHODS, cite
 from workbench.bench.compare import Comparison
+from workbench.curves import Curve
 from workbench.errors import SettingError
 from workbench.report import Status
+from workbench.strings.ground import ground_of
+from workbench.strings.profile import line_integral
 from workbench.worlds import load_world
 
 
@@ -57,6 +60,20 @@ def test_a_network_has_energies_relative_to_the_start_and_no_errors(ring):
     assert row.lowest.how == "relative to the start"
     assert row.lowest.value == pytest.approx(-row.barrier.value)
     assert row.errors == {}
+
+
+def test_a_networks_barriers_are_integrals_that_more_points_do_not_move(ring):
+    full = Bench(ring.state).ask()
+    place, table = full.place, full.table
+    ground = ground_of(place.subject.model, table.sigma)
+    for answer in full.answers:
+        for line in answer.lines:
+            fine = Curve.through(line.points).resample(801)
+            dense = line_integral(fine, ground.force(fine.points))
+            barrier = table.row(line.name).barrier
+            span = float(dense.max() - dense.min())
+            assert abs(barrier.value - float(dense.max())) <= 0.02 * span + 3 * barrier.error, line.name
+            assert barrier.error <= 0.05 * span + 1e-6, line.name
 
 
 def test_numbers_have_names_that_can_be_recorded(valley):

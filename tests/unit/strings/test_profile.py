@@ -5,19 +5,23 @@ import torch
 from torch.testing import assert_close
 
 from tests.oracles import strings as oracle
+from workbench.adapters.wrap import wrap
 from workbench.curves import Curve, straight
 from workbench.models import LevelLandscape
+from workbench.schedules import VE
+from workbench.strings.ground import ground_of
 from workbench.strings.meter import Meter
 from workbench.strings.profile import (
     Profile,
     find_extrema,
+    integrate_forces,
     integrate_slopes,
     line_integral,
     refine_extrema,
     slopes_along,
     spline_profile,
 )
-from workbench.strings.reading import deviation_between, ground_of, read_string
+from workbench.strings.reading import deviation_between, read_string
 from workbench.strings.static import relax_string
 from workbench.worlds import load_world
 
@@ -36,6 +40,50 @@ def test_line_integral_of_the_score(nodes, error):
     drop = line_integral(curve, world.score(curve.points, 0.0))
     exact = world.log_prob(curve.points[0], 0.0) - world.log_prob(curve.points[-1], 0.0)
     assert abs(drop[-1] - exact) <= error
+
+
+def _winding(nodes=13):
+    """A zigzag across the mixture, whose images miss most of what lies between them."""
+    u = torch.linspace(0, 1, nodes)
+    return Curve.through(torch.stack([-3 + 6 * u, 2.5 * torch.cos(torch.pi * torch.arange(nodes))], -1))
+
+
+def test_an_integral_refined_between_the_nodes_is_the_energy_of_a_winding_string():
+    world, curve = load_world("g3"), _winding()
+    forces = world.score(curve.points, 0.0)
+    exact = world.log_prob(curve.points[0], 0.0) - world.log_prob(curve.points, 0.0)
+    span = float(exact.max() - exact.min())
+    found = integrate_forces(curve, forces, lambda x: world.score(x, 0.0))
+    off = float((found.at_nodes - exact).abs().max())
+    assert off <= 0.01 * span
+    assert off <= 3 * found.error
+    assert float((line_integral(curve, forces) - exact).abs().max()) > 0.1 * span
+
+
+def test_refinement_stops_as_soon_as_the_energies_stand_still():
+    world, curve = load_world("g3"), _arc(81)
+    asked = []
+
+    def force(x):
+        asked.append(len(x))
+        return world.score(x, 0.0)
+
+    found = integrate_forces(curve, world.score(curve.points, 0.0), force)
+    assert asked == [80]
+    assert found.finer == 2
+    assert_close(found.curve.points[::2], curve.points, rtol=0, atol=1e-12)
+
+
+def test_a_network_is_read_as_the_density_that_it_knows():
+    world = load_world("g3")
+    blind = wrap(
+        lambda y, sigma, condition: world.denoise(y, sigma), prediction="x0", schedule=VE, shape=(2,)
+    )
+    curve, meter = _winding(), Meter(None)
+    known = read_string(curve, ground_of(world, 0.3), meter, polish_saddles=False)
+    found = read_string(curve, ground_of(blind, 0.3), meter, polish_saddles=False)
+    assert abs(found.barrier.value - known.barrier.value) <= 3 * found.barrier.error
+    assert_close(found.energy, known.energy, rtol=0, atol=0.02 * float(known.energy.abs().max()))
 
 
 def test_line_integral_is_the_integrated_spline():

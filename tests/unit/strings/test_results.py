@@ -18,7 +18,7 @@ def path():
 
 def test_a_finding_names_regime_barrier_place_and_length(path):
     said = path.finding
-    assert said.startswith(f"static: rises {path.barrier} above its start at ")
+    assert said.startswith(f"static: rises {path.barrier} above its start, at ")
     assert f"{path.length} long" in said
     ratio = path.length.value / float(torch.linalg.vector_norm(path.curve.points[-1] - path.curve.points[0]))
     assert f"{ratio:.3g} times the straight line" in said
@@ -36,3 +36,8 @@ def test_a_finding_that_cannot_be_relied_on_says_so(path):
 
 def test_a_path_that_only_falls_has_no_barrier(path):
     assert "never rises" in replace(path, barrier=replace(path.barrier, value=0.0)).finding
+
+
+def test_a_climb_from_a_minimum_on_the_way_is_told(path):
+    deep = replace(path, barrier=replace(path.barrier, value=0.5 * path.barriers[0].height))
+    assert "from one of its minima" in deep.finding
