@@ -160,14 +160,21 @@ def test_our_errors_stand_beside_the_published_ones():
     assert "128 sites" in drawing.layout.title.subtitle.text
 
 
-def test_the_staircase_is_drawn_along_the_middle_row():
+def test_the_staircase_is_drawn_along_the_row_with_most_phases():
     gradient = torch.zeros(8, 8, 2, dtype=torch.float64)
     gradient[:, 4:, 0] = 1.0
     labels = (torch.arange(8) > 3).long().expand(8, 8)
     drawing = draw.staircase_figure(gradient, Window((0.0, 1.0), (0.0, 1.0)), labels=labels)
-    assert tuple(drawing.data[0].y) == (0.0,) * 4 + (1.0,) * 4
+    assert tuple(drawing.data[0].y) == (-0.5,) * 4 + (0.5,) * 4
     assert [shape.name for shape in drawing.layout.shapes] == ["phase boundary"]
     assert drawing.layout.shapes[0].x0 == pytest.approx(0.5)
+    assert "b = 0.571" in drawing.layout.title.subtitle.text  # the middle one where all are alike
+    labels = torch.zeros(8, 8, dtype=torch.long)
+    labels[1, 2:5] = 1
+    drawing = draw.staircase_figure(gradient + 7.0, Window((0.0, 1.0), (0.0, 1.0)), labels=labels)
+    assert [shape.name for shape in drawing.layout.shapes] == ["phase boundary"] * 2
+    assert tuple(drawing.data[0].y) == (-0.5,) * 4 + (0.5,) * 4  # a potential's affine part means nothing
+    assert "b = 0.143" in drawing.layout.title.subtitle.text
 
 
 def test_every_row_of_the_table_of_lengths_has_room():

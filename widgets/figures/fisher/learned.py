@@ -47,7 +47,10 @@ def published_figure(
 def staircase_figure(
     gradient: Tensor, window: Window, *, labels: Tensor | None = None, theme: str | Theme = "light"
 ) -> go.Figure:
-    """A potential's gradient along the middle row of a slice: flat in a phase, steep between two.
+    """A potential's gradient along a row of a slice: flat in a phase, steep between two.
+
+    The row is the one with most changes of phase, the middle one without labels. A potential is known up to
+    an affine function, so that the mean of its gradient means nothing and is taken off.
 
     Args:
         gradient: grad psi on a grid, shape (rows, columns, 2).
@@ -61,6 +64,11 @@ def staircase_figure(
     look = theme_of(theme)
     rows, columns = gradient.shape[:2]
     row = rows // 2
+    if labels is not None:
+        changes = 2 * (labels[:, 1:] != labels[:, :-1]).sum(dim=1)
+        changes[row] += 1  # the middle one where others are no better
+        row = int(changes.argmax())
+    gradient = gradient - gradient.mean(dim=(0, 1))
     x = torch.linspace(*window.x, columns, dtype=torch.float64)
     drawing = go.Figure()
     for axis, (name, colour) in enumerate((("∂ψ/∂a", look.path), ("∂ψ/∂b", look.other))):
@@ -77,7 +85,7 @@ def staircase_figure(
             drawing.add_vline(x=at, line=dict(color=look.saddle, dash="dot", width=1), name="phase boundary")
     height = window.y[0] + (window.y[1] - window.y[0]) * row / (rows - 1)
     drawing.update_xaxes(title_text="a")
-    drawing.update_yaxes(title_text="gradient of the learned potential")
+    drawing.update_yaxes(title_text="gradient of ψ, less its mean")
     return dress(
         drawing,
         title="Plateaus of the gradient",

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 import plotly.graph_objects as go
+import torch
 
 from widgets.figures.fisher.numbers import listed
 from widgets.figures.status import dress
@@ -51,7 +52,13 @@ def sensitivity_figure(found: Sensitivity, *, theme: str | Theme = "light") -> g
             x0=smallest, x1=found.limit, fillcolor=look.muted, opacity=0.15, line_width=0, name="rounding"
         )
     drawing.update_xaxes(title_text="step h in the slice", type="log", exponentformat="power")
-    drawing.update_yaxes(title_text="change of the output per step", type="log", exponentformat="power")
+    decades = float(torch.log10(found.values.max() / found.values.min().clamp_min(1e-300)))
+    drawing.update_yaxes(
+        title_text="change of the output per step",
+        type="log",
+        exponentformat="power",
+        dtick=1 if decades > 1.0 else "D2",
+    )
     slope = "unknown" if math.isnan(found.slope) else f"{found.slope:+.2f}"
     return dress(
         drawing,
