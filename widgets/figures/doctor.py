@@ -2,7 +2,7 @@
 
 import plotly.graph_objects as go
 
-from widgets.figures.status import dress
+from widgets.figures.status import dress, sentence
 from widgets.theme import SIZES, Theme, theme_of
 from workbench.doctor.diagnosis import Diagnosis, cost_rows, lens_rows
 
@@ -60,6 +60,22 @@ def lenses_figure(diagnosis: Diagnosis, *, theme: str | Theme = "light") -> go.F
     return _dressed(
         table, "What each lens can do with it, and what that costs", cost + device, len(rows), look
     )
+
+
+def lacking_figure(diagnosis: Diagnosis, lens: str, *, theme: str | Theme = "light") -> go.Figure:
+    """In the place of a lens's picture, the sentence on what the model lacks for it.
+
+    Args:
+        diagnosis: The diagnosis.
+        lens: Name of the lens.
+        theme: Name or theme.
+
+    Returns:
+        A figure with one sentence.
+    """
+    lacks = dict.fromkeys(row.lacks for row in diagnosis.lenses if row.lens == lens and row.lacks)
+    said = " and ".join(lacks) or "nothing that the doctor looked at"
+    return sentence(f"{lens} of {diagnosis.model}: lacks {said}.", theme=theme)
 
 
 def costs_figure(diagnosis: Diagnosis, *, theme: str | Theme = "light") -> go.Figure:

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from widgets.figures.doctor import SIGNS, costs_figure, findings_figure, lenses_figure
+from widgets.figures.doctor import SIGNS, costs_figure, findings_figure, lacking_figure, lenses_figure
 from widgets.theme import theme_of
 from workbench.doctor import Costs, Diagnosis, Finding, LensRow
 from workbench.report import Estimate, Provenance
@@ -59,3 +59,9 @@ def test_lenses_are_told_with_calls_and_time_or_what_they_lack():
 def test_costs_are_told_where_there_are_any(costs, rows):
     names = costs_figure(dataclasses.replace(FOUND, costs=costs)).data[0].cells.values[0]
     assert len(names) == rows
+
+
+def test_a_lens_without_a_picture_says_what_is_lacking():
+    drawing = lacking_figure(FOUND, "fisher")
+    said = " ".join(note.text for note in drawing.layout.annotations)
+    assert "fisher of mine: lacks forward derivatives." in said.replace("<br>", " ")
