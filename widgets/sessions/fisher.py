@@ -242,8 +242,9 @@ class FisherSession:
         if answer.own_length is not None:
             rows.insert(1, ("in the model's own metric", f"{answer.own_length:.5g}"))
         for where, found in zip(("start", "end"), answer.dimensions, strict=False):
-            words = f"{found.flipd.value:.1f} ± {found.flipd.error:.2g} of {found.ambient}"
-            if not 0.0 <= found.flipd.value <= found.ambient + 3.0 * found.flipd.error:
+            value, error = found.flipd.value, found.flipd.error or 0.0
+            words = f"{value:.1f} ± {error:.2g} of {found.ambient}"
+            if not 0.0 <= value <= found.ambient + 3.0 * error:
                 words += ": not on the data"
             rows.append((f"FLIPD at {where}, σ = {found.sigma:.3g}", words))
             if found.normal is not None:

@@ -17,6 +17,7 @@ References:
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -122,7 +123,8 @@ def _directions_together(push: Push, x: Tensor, basis: Tensor) -> tuple[Tensor, 
     Maps whose operations cannot be mapped over directions take each direction as a batch of its own.
     """
     try:
-        return vmap(lambda v: push(x, v.expand_as(x)), out_dims=(None, 0))(basis)
+        dims: Any = (None, 0)  # the value is not mapped; torch's annotation knows numbers only
+        return vmap(lambda v: push(x, v.expand_as(x)), out_dims=dims)(basis)
     except RuntimeError as error:
         if "vmap" not in str(error):
             raise
