@@ -11,9 +11,11 @@ import plotly.graph_objects as go
 
 from widgets.app.offer import Offer
 from widgets.app.turns import Turns
+from widgets.figures.status import status_line
 from widgets.scheduling import Outcome, Scheduler, sentence_of
 from widgets.theme import Theme
 from workbench.integrators import Cancel
+from workbench.report import Provenance, SolveReport
 
 PLOT = {"displaylogo": False, "modeBarButtonsToRemove": ["lasso2d", "select2d"]}
 _DOT = {"idle": "", "warning": "", "error": "font-weight:600;"}
@@ -129,6 +131,12 @@ class Host:
         """
         self.text, self.kind, self._share = text, kind, -1.0
         self._draw()
+
+    def conclude(self, report: SolveReport, provenance: Provenance, *, stopped: bool) -> None:
+        """Say how a solve went: its status line, its warnings, and whether the visitor stopped it."""
+        notes = [*report.warnings, *(["stopped by you, best so far"] if stopped else [])]
+        kind = "idle" if report.converged and not stopped else "warning"
+        self.say("<br>".join([status_line(report, provenance), *notes]), kind)
 
     def fail(self, error: BaseException | str) -> None:
         """Show an error as one sentence."""

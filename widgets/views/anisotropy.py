@@ -28,6 +28,7 @@ from widgets.sessions.anisotropy import (
     verdict,
 )
 from widgets.theme import theme_of
+from widgets.views.solving import SolvingView
 from workbench.anisotropy.comparison import Comparison
 from workbench.anisotropy.linear_theory import linear_diffusion
 from workbench.anisotropy.selfcheck import check_anisotropy
@@ -42,7 +43,7 @@ SETTLE = 0.25
 """Seconds that a control must rest before an answer is computed."""
 
 
-class AnisotropyExplorer(ipywidgets.VBox):
+class AnisotropyExplorer(SolvingView):
     """Directions of two architectures, found again as the probe and the noise level are moved.
 
     A coarse answer from a few networks comes first, the full one when all are in. A button trains a pair of
@@ -61,7 +62,6 @@ class AnisotropyExplorer(ipywidgets.VBox):
     state = traitlets.Instance(AnisotropyState)
     results = traitlets.Dict()
     measured = traitlets.Instance(Comparison, allow_none=True)
-    _scheduler: Scheduler = None  # type: ignore[assignment]  # a view whose settings are refused has none
 
     def __init__(
         self, architecture: str = "unet16", other: str = "dit16-4", *, theme: str = "light", **settings: Any
@@ -130,20 +130,6 @@ class AnisotropyExplorer(ipywidgets.VBox):
     def check(self) -> None:
         """Compare closed forms and the linear theory with what this machine computes."""
         self._submit("check")
-
-    def wait(self, timeout: float = 120.0) -> bool:
-        """Block until the answer to the last request is on the screen; False if that took longer."""
-        return self._scheduler.wait(timeout)
-
-    def cancel(self) -> None:
-        """Stop computing and keep what has been summed."""
-        self._scheduler.cancel()
-
-    def close(self) -> None:
-        """Stop computing and remove the view."""
-        if self._scheduler is not None:
-            self._scheduler.close()
-        super().close()
 
     # -- controls
 
@@ -241,7 +227,7 @@ class AnisotropyExplorer(ipywidgets.VBox):
     def _submit(self, task: str, *, delay: float = 0.0) -> None:
         self.status.start()
         self.status.say("computing …")
-        self._scheduler.submit((task, self.state), "full", delay=delay)
+        self._request((task, self.state), "full", delay)
 
     # -- answers, on the worker's thread
 

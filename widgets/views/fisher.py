@@ -17,6 +17,7 @@ from widgets.scheduling import Outcome, Scheduler, Speed, sentence_of
 from widgets.sessions.fisher import FisherAnswer, FisherSession
 from widgets.sessions.fisher_state import FisherState, space_of
 from widgets.theme import theme_of
+from widgets.views.solving import SolvingView
 from workbench.errors import WorkbenchError
 from workbench.geodesics.gallery import SPACES
 from workbench.lenses.fisher import GeodesicResult
@@ -28,7 +29,7 @@ SETTLE = 0.25
 """Seconds that a control must rest before the full answer is computed."""
 
 
-class FisherExplorer(ipywidgets.VBox):
+class FisherExplorer(SolvingView):
     """Geodesics of a metric between two points, found again as the points are dragged.
 
     A coarse field and one start while dragging; all starts, three levels and certificates on release.
@@ -44,7 +45,6 @@ class FisherExplorer(ipywidgets.VBox):
 
     state = traitlets.Instance(FisherState)
     answer = traitlets.Instance(FisherAnswer, allow_none=True)
-    _scheduler: Scheduler = None  # type: ignore[assignment]  # a view whose settings are refused has none
 
     def __init__(self, space: str = "tasep", *, theme: str = "light", **settings: Any) -> None:
         self._look = theme_of(theme)
@@ -88,20 +88,6 @@ class FisherExplorer(ipywidgets.VBox):
         state = read_cell(FisherState, cell) if isinstance(cell, str) else read_values(FisherState, cell)
         space_of(state)
         self.state = state
-
-    def wait(self, timeout: float = 120.0) -> bool:
-        """Block until the answer to the last request is on the screen; False if that took longer."""
-        return self._scheduler.wait(timeout)
-
-    def cancel(self) -> None:
-        """Stop computing and keep the best so far."""
-        self._scheduler.cancel()
-
-    def close(self) -> None:
-        """Stop computing and remove the view."""
-        if self._scheduler is not None:
-            self._scheduler.close()
-        super().close()
 
     # -- controls
 
@@ -218,7 +204,7 @@ class FisherExplorer(ipywidgets.VBox):
         if speed == "full":
             self.status.start()
             self.status.say("computing …")
-        self._scheduler.submit(self.state, speed, delay=delay)
+        self._request(self.state, speed, delay)
 
     # -- answers, on the worker's thread
 

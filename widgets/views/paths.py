@@ -29,6 +29,7 @@ from widgets.session import Answer, PathSession
 from widgets.stage import Stage, stage_of, subject_of
 from widgets.state import PathState, cell_of, state_from, state_of_cell
 from widgets.theme import SIZES, Theme, theme_of
+from widgets.views.solving import SolvingView
 from workbench.errors import WorkbenchError
 from workbench.lenses.paths import PathResult
 from workbench.models import Landscape, ScoreModel
@@ -42,7 +43,7 @@ SETTLE = 0.25
 Place = str | int | Sequence[float] | Tensor
 
 
-class PathExplorer(ipywidgets.VBox):
+class PathExplorer(SolvingView):
     """Paths between two points, found again as the points are dragged.
 
     A coarse answer follows the pointer, the full one comes on release. Everything that is shown can be read
@@ -64,7 +65,6 @@ class PathExplorer(ipywidgets.VBox):
 
     state = traitlets.Instance(PathState)
     answer = traitlets.Instance(Answer, allow_none=True)
-    _scheduler: Scheduler | None = None  # a view whose settings are refused never has one
 
     def __init__(
         self,
@@ -131,21 +131,6 @@ class PathExplorer(ipywidgets.VBox):
         else:
             self.state = state
 
-    def wait(self, timeout: float = 60.0) -> bool:
-        """Block until the answer to the last request is on the screen; False if that took longer."""
-        return self._scheduler is None or self._scheduler.wait(timeout)
-
-    def cancel(self) -> None:
-        """Stop computing and keep the best so far."""
-        if self._scheduler is not None:
-            self._scheduler.cancel()
-
-    def close(self) -> None:
-        """Stop computing and remove the view."""
-        if self._scheduler is not None:
-            self._scheduler.close()
-        super().close()
-
     # -- controls
 
     def _build_controls(self) -> None:
@@ -157,7 +142,7 @@ class PathExplorer(ipywidgets.VBox):
             options=subject.regimes, value=state.regime, description="regime", layout=narrow(), style=STYLE
         )
         self.sigma = _sigma_control(subject, state)
-        self.gamma = number_slider("effort γ", state.gamma, 0.0, 15.0, step=0.5)
+        self.gamma = number_slider("effort γ", state.gamma or 0.0, 0.0, 15.0, step=0.5)
         self.temperature = number_slider("temperature T", state.temperature, 0.0, 1.0, step=0.05)
         self.nodes = number_slider("nodes", state.nodes, 5, 161, step=2)
         self.copy = ipywidgets.Button(
@@ -272,8 +257,7 @@ class PathExplorer(ipywidgets.VBox):
         if speed == "full":
             self.status.start()
             self.status.say("computing …")
-        if self._scheduler is not None:
-            self._scheduler.submit(self.session.state, speed, delay=delay)
+        self._request(self.session.state, speed, delay)
 
     # -- answers, from the worker's thread
 

@@ -14,7 +14,6 @@ from widgets.canvas.scene import Gesture
 from widgets.cells import read_values, write_cell
 from widgets.facts import facts_table
 from widgets.figures.fisher import READINGS
-from widgets.figures.status import status_line
 from widgets.scheduling import Outcome, Speed
 from widgets.sessions.fisher import FisherSession
 from widgets.sessions.fisher_state import FisherState
@@ -159,9 +158,7 @@ class FisherTab:
             self.lengths.show(self.session.lengths_figure(answer, look))
             bar = self.session.resolution_figure(answer, look)
             self.bar.hide() if bar is None else self.bar.show(bar)
-            notes = [*result.report.warnings, *(["stopped by you, best so far"] if outcome.stopped else [])]
-            kind = "idle" if result.report.converged and not outcome.stopped else "warning"
-            self.host.say("<br>".join([status_line(result.report, result.provenance), *notes]), kind)
+            self.host.conclude(result.report, result.provenance, stopped=outcome.stopped)
 
     def _rest(self) -> None:
         self.canvas.busy = False

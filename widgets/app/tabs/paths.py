@@ -15,7 +15,6 @@ from widgets.canvas.scene import Gesture, thumb_traits
 from widgets.facts import facts_table
 from widgets.figures.filmstrip import filmstrip_figure
 from widgets.figures.paths import profile_figure
-from widgets.figures.status import status_line
 from widgets.scheduling import Outcome, Speed
 from widgets.session import Answer, PathSession
 from widgets.state import PathState, cell_of, state_from
@@ -199,9 +198,7 @@ class PathsTab:
         self.facts.object = facts_table(self.session.facts(answer), look)
         report = answer.result.report
         if answer.speed == "full" or not report.converged:
-            notes = [*report.warnings, *(["stopped by you, best so far"] if stopped else [])]
-            kind = "idle" if report.converged and not stopped else "warning"
-            self.host.say("<br>".join([status_line(report, answer.result.provenance), *notes]), kind)
+            self.host.conclude(report, answer.result.provenance, stopped=stopped)
         if answer.speed == "full" and subject.pictures:
             strip = filmstrip_figure(
                 answer.result, subject.frame, decoder=subject.decoder, theme=look, width=SIZES.width
