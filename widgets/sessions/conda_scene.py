@@ -13,14 +13,13 @@ from torch import Tensor
 from widgets.cells import read_values
 from widgets.scheduling import Progress
 from widgets.sessions.conda import CondaScene
-from workbench.conda.gaps import hide_gaps
 from workbench.devices import resolve_device
-from workbench.errors import SettingError
-from workbench.frames.models import fit_frame_model, open_frames
-from workbench.frames.rendering import bind
+from workbench.errors import WorkbenchError
+from workbench.frames.models import open_frames
+from workbench.frames.prepared import prepare_frames
+from workbench.integrators import Cancel
 from workbench.inversions import decode, encode
 from workbench.lenses.conda import fit_conda
-from workbench.zoo import load_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +29,9 @@ class CondaRun:
     Attributes:
         frames: Frames by name, or a path.
         simulate: Whether the flow is computed afresh.
-        model: A shipped model or a folder; empty trains one on the visible frames.
+        model: A shipped model or a folder; empty trains one on the visible frames, "auto" takes what fits.
         train_steps: Optimiser steps of a model that is trained here.
-        condition: Class that is bound; empty for none.
+        condition: Class that is bound; empty for none, "auto" takes what fits.
         solver: How latents are found.
         low: Noise level below which details do not count; 0 for the model's own.
         depth: Noise level of the latents; 0 for the model's largest.
@@ -50,9 +49,9 @@ class CondaRun:
 
     frames: str = "wake"
     simulate: bool = False
-    model: str = "wake"
+    model: str = "auto"
     train_steps: int = 2000
-    condition: str = "Re 100"
+    condition: str = "auto"
     solver: str = "belm"
     low: float = 0.3
     depth: float = 2.0
@@ -73,14 +72,63 @@ def run_names() -> frozenset[str]:
     return frozenset(field.name for field in dataclasses.fields(CondaRun))
 
 
+class Stopped(WorkbenchError):
+    """A scene was not wanted any more."""
+
+    @classmethod
+    def before(cls, moment: str) -> "Stopped":
+        """The error for a computation that was cancelled before a moment."""
+        return cls(f"cancelled before {moment}; open it again to go on")
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """Progress over several computations, and the moments between them at which one may stop.
+
+    Attributes:
+        progress: Told the share of the whole and a sentence.
+        shares: Of each computation; together 1.
+        cancel: Says that the answer is not wanted any more.
+    """
+
+    progress: Progress | None
+    shares: tuple[float, ...]
+    cancel: Cancel | None = None
+
+    def part(self, index: int) -> Progress:
+        """The progress of one computation."""
+        begin = sum(self.shares[:index])
+
+        def tell(fraction: float, message: str) -> None:
+            if self.progress is not None:
+                self.progress(begin + fraction * self.shares[index], message)
+
+        return tell
+
+    def end(self, index: int, message: str) -> None:
+        """One computation has ended.
+
+        Raises:
+            Stopped: If nothing more is wanted.
+        """
+        if self.cancel is not None and self.cancel.is_set():
+            raise Stopped.before(message)
+        self.part(index)(1.0, message)
+
+
 def open_scene(
-    run: CondaRun | None = None, *, progress: Progress | None = None, **settings: Any
+    run: CondaRun | None = None,
+    *,
+    progress: Progress | None = None,
+    cancel: Cancel | None = None,
+    **settings: Any,
 ) -> CondaScene:
     """Frames, latents, map and renderer by name; hidden frames stay hidden from the map.
 
     Args:
         run: The settings; those of the wake if None.
-        progress: Called with a fraction and a sentence.
+        progress: Called with the share of the whole and a sentence.
+        cancel: Stops it within a step of what is computed.
         settings: Single settings in place of those of `run`.
 
     Returns:
@@ -88,38 +136,43 @@ def open_scene(
 
     Raises:
         SettingError: For an unknown name or setting.
+        Stopped: If it was cancelled.
     """
     run = read_values(CondaRun, {**dataclasses.asdict(run or CondaRun()), **settings})
-    every_flow = open_frames(run.frames, simulate=run.simulate, progress=progress)
-    if run.frames == "wake":
-        if run.condition not in every_flow.classes:
-            raise SettingError(f"condition={run.condition!r}", f"one of {', '.join(every_flow.classes)}")
-        group = every_flow.classes.index(run.condition)
-    else:
-        group = int(every_flow.groups[0])
-    shown = every_flow.at((every_flow.groups == group).nonzero()[:, 0])
-    known = shown.context()
-    visible = (~hide_gaps(known, length=run.gap, every=run.every)).nonzero()[:, 0]
+    stages = Stages(progress, (0.2, 0.2, 0.6), cancel)
+    every_flow = open_frames(run.frames, simulate=run.simulate, progress=stages.part(0), cancel=cancel)
     draws, device = torch.Generator().manual_seed(run.seed), resolve_device(run.device)
-    if run.model:
-        net = load_model(run.model, device=device)
-    else:
-        net = fit_frame_model(shown, rows=visible, steps=run.train_steps, generator=draws, progress=progress)
-    bound = bind(net, run.condition or None)
+    ready = prepare_frames(
+        every_flow,
+        model=run.model,
+        condition=run.condition,
+        gap=run.gap,
+        every=run.every,
+        train_steps=run.train_steps,
+        device=run.device,
+        generator=draws,
+        progress=stages.part(0),
+        cancel=cancel,
+    )
+    stages.end(0, "the frames and their model were there")
+    shown, bound, visible = ready.frames, ready.model, ready.visible
     x = shown.points[visible].to(device)
     levels = {"low": run.low or None, "depth": run.depth or None, "steps": run.steps}
-    latent = encode(bound, x, solver=run.solver, progress=progress, **levels)
+    latent = encode(bound, x, solver=run.solver, progress=stages.part(1), cancel=cancel, **levels)
+    stages.end(1, "the latents were found")
     fit = fit_conda(
         latent.joined().cpu(),
-        known.select(visible),
+        ready.context.select(visible),
         generator=draws,
-        progress=progress,
+        progress=stages.part(2),
+        cancel=cancel,
         positives=run.positives,
         dim=run.dim,
         iterations=run.iterations,
         restarts=run.restarts,
         batch=run.batch,
     )
+    stages.end(2, "the map was drawn")
 
     def render(latents: Tensor, variables: Tensor | None) -> Tensor:
         """Frames of latents, with the condition held."""
@@ -130,6 +183,6 @@ def open_scene(
         frames=x.cpu(),
         shape=tuple(shown.shape),
         render=render,
-        name=f"{run.frames}, {run.condition}" if run.condition else run.frames,
-        value_range=net.frame.value_range,
+        name=f"{run.frames}, {ready.condition}" if ready.condition else run.frames,
+        value_range=bound.frame.value_range,
     )

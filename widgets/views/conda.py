@@ -15,12 +15,13 @@ from widgets.controls import STYLE, FigureBox, StatusBar, narrow, number_slider
 from widgets.facts import facts_table
 from widgets.figures.conda import along_of, colours_of, films_figure, loss_figure, support_figure
 from widgets.figures.status import sentence, status_line
-from widgets.scheduling import Outcome, Scheduler, Speed, sentence_of
+from widgets.scheduling import Outcome, Progress, Scheduler, Speed, sentence_of
 from widgets.sessions.conda import CondaAnswer, CondaScene, CondaSession, CondaState, Render
 from widgets.sessions.conda_scene import CondaRun, open_scene, run_names
 from widgets.theme import theme_of
 from workbench.conda.lifts import WEIGHTS
 from workbench.errors import WorkbenchError
+from workbench.integrators import Cancel
 from workbench.lenses.conda import CondaFit, TraceResult
 
 __all__ = ["ConDAExplorer", "CondaScene", "CondaState"]
@@ -45,6 +46,8 @@ class ConDAExplorer(ipywidgets.VBox):
         value_range: Values of black and white.
         name: Of the data, in words.
         theme: "light" or "dark".
+        progress: For frames by name: told the share of the whole and a sentence while they are opened.
+        cancel: For frames by name: stops the opening; a `Stopped` is raised then.
         settings: Entries of `CondaState`, e.g. k=5, weights="tapered", and of `CondaRun` for frames by name.
 
     Raises:
@@ -67,6 +70,8 @@ class ConDAExplorer(ipywidgets.VBox):
         value_range: tuple[float, float] | None = None,
         name: str = "frames",
         theme: str = "light",
+        progress: Progress | None = None,
+        cancel: Cancel | None = None,
         **settings: Any,
     ) -> None:
         self._look = theme_of(theme)
@@ -74,7 +79,7 @@ class ConDAExplorer(ipywidgets.VBox):
         if isinstance(fit, str):
             asked = {key: settings.pop(key) for key in run_names() & set(settings)}
             self.run = read_values(CondaRun, {"frames": fit, **asked})
-            scene = open_scene(self.run)
+            scene = open_scene(self.run, progress=progress, cancel=cancel)
         elif isinstance(fit, CondaScene):
             scene = fit
         else:

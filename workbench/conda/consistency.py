@@ -17,6 +17,9 @@ from torch import Tensor
 
 from workbench.checks import check_count
 from workbench.errors import SettingError, ShapeError
+from workbench.report import Provenance, SolveReport, Status, provenance_of
+
+SOURCE = "Learnable latent embeddings for joint behavioural and neural analysis (Schneider et al., 2023)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +30,15 @@ class Consistency:
         table: R2 of predicting embedding j from embedding i in row i, column j; 1 on the diagonal.
         score: Mean off the diagonal.
         between: "runs" or "datasets".
+        report: How many embeddings and frames were compared.
+        provenance: Settings and versions.
     """
 
     table: Tensor
     score: float
     between: str
+    report: SolveReport
+    provenance: Provenance
 
 
 def linear_r2(source: Tensor, target: Tensor, *, train: Tensor | None = None) -> float:
@@ -89,7 +96,25 @@ def measure_consistency(
         for j in range(n):
             if i != j:
                 found[i, j] = linear_r2(tables[i], tables[j])
-    return Consistency(found, float((found.sum() - n) / (n * (n - 1))), between)
+    return Consistency(
+        found,
+        float((found.sum() - n) / (n * (n - 1))),
+        between,
+        report=SolveReport(
+            status=Status.CONVERGED,
+            iterations=n * (n - 1),
+            residual=None,
+            model_calls=0,
+            message=f"{n} embeddings compared at {len(tables[0])} "
+            + ("frames" if variables is None else "bins that all fill"),
+        ),
+        provenance=provenance_of(
+            tables[0],
+            model=f"{n} embeddings",
+            settings={"between": between, "bins": bins},
+            sources=(SOURCE,),
+        ),
+    )
 
 
 def _binned(embeddings: Sequence[Tensor], variables: Sequence[Tensor], bins: int) -> list[Tensor]:

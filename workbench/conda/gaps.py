@@ -26,6 +26,9 @@ from workbench.conda.lifts import NeighbourIndex, lift
 from workbench.conda.trajectories import fit_spline
 from workbench.curves import slerp
 from workbench.errors import SettingError, ShapeError
+from workbench.report import Provenance, SolveReport, Status, provenance_of
+
+SOURCES = ("Contrastive Diffusion Alignment (Sandilya et al., 2025)",)
 
 METHODS = ("lerp_z", "slerp_z", "spline_z", "lerp_c", "spline_c")
 """What is compared."""
@@ -43,6 +46,8 @@ class GapScore:
         gaps: Number of the gap of each hidden row.
         quarter: A quarter of a cycle, in steps.
         span: Steps from one visible frame to the next across the shortest gap.
+        report: What was scored.
+        provenance: The lift's settings, versions.
     """
 
     errors: dict[str, float]
@@ -52,6 +57,8 @@ class GapScore:
     gaps: Tensor
     quarter: float
     span: int
+    report: SolveReport
+    provenance: Provenance
 
 
 def hide_gaps(context: Context, *, length: int = 6, every: int = 41) -> Tensor:
@@ -189,7 +196,28 @@ def measure_gaps(
         parts = torch.zeros_like(totals).index_add_(0, number, wrong)
         errors[name] = float((parts.sum() / totals.sum()).sqrt())
         per_gap[name] = (parts / totals).sqrt()
-    return GapScore(errors, per_gap, made, rows, number, quarter, span)
+    return GapScore(
+        errors,
+        per_gap,
+        made,
+        rows,
+        number,
+        quarter,
+        span,
+        report=SolveReport(
+            status=Status.CONVERGED,
+            iterations=len(gaps),
+            residual=None,
+            model_calls=0,
+            message=f"{len(gaps)} gaps of {len(rows)} hidden frames; {quarter:.1f} steps are a quarter cycle",
+        ),
+        provenance=provenance_of(
+            latents,
+            model=f"latents of {latents.shape[1]} dimensions",
+            settings={"k": k, "weights": weights, "rank": rank, "ridge": ridge},
+            sources=SOURCES,
+        ),
+    )
 
 
 def _gaps(context: Context, hidden: Tensor) -> list[tuple[Tensor, Tensor]]:

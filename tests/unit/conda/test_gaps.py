@@ -7,10 +7,11 @@ from torch.testing import assert_close
 from tests.oracles import conda as oracle
 from workbench.conda.context import make_context
 from workbench.conda.fitting import train
-from workbench.conda.gaps import hide_gaps, measure_gaps, quarter_cycle
+from workbench.conda.gaps import GapScore, hide_gaps, measure_gaps, quarter_cycle
 from workbench.conda.latents import open_latents
 from workbench.conda.settings import CondaConfig
 from workbench.errors import SettingError
+from workbench.storage import load_result, save_result
 
 PERIOD = 26.1
 
@@ -52,7 +53,7 @@ def test_hidden_frames_do_not_reach_the_prediction():
         assert torch.equal(guess, again.predictions[name])
 
 
-def test_the_true_phase_is_nearly_exact_and_straight_lines_are_not():
+def test_the_true_phase_is_nearly_exact_and_straight_lines_are_not(tmp_path):
     latents, phase = oracle.travelling_wave(period=PERIOD)
     context = make_context(len(latents))
     hidden = hide_gaps(context)
@@ -60,6 +61,10 @@ def test_the_true_phase_is_nearly_exact_and_straight_lines_are_not():
     score = measure_gaps(latents, context, hidden, lambda z: ring[~hidden])
     assert score.errors["spline_c"] < 0.03 < 0.3 < score.errors["lerp_z"]
     assert score.per_gap["spline_c"].shape == (6,)
+    assert score.report.message == "6 gaps of 36 hidden frames; 6.2 steps are a quarter cycle"
+    assert score.provenance.settings["weights"] == "linear"
+    again = load_result(save_result(score, tmp_path / "score"), GapScore)
+    assert again.errors == score.errors
 
 
 @pytest.mark.slow

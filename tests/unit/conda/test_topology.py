@@ -68,6 +68,8 @@ def test_affine_copies_agree_fully_and_unrelated_ones_not_at_all():
     points = torch.randn(800, 3)
     turned = points @ torch.randn(3, 3) + 2.0
     found = measure_consistency([points, turned, torch.randn(800, 3)])
+    assert found.report.message == "3 embeddings compared at 800 frames"
+    assert found.provenance.settings["between"] == "runs"
     assert_close(found.table[0, 1].item(), 1.0)
     assert_close(found.table[1, 0].item(), 1.0)
     assert found.table[0, 2] < 0.02

@@ -1,5 +1,7 @@
 """The contrastive tab without a browser, on a ring in place of the wake."""
 
+import threading
+
 import pytest
 import torch
 
@@ -8,8 +10,10 @@ pytest.importorskip("panel")
 from tests.oracles import conda as oracle
 from widgets.app.offer import LARGEST, Offer
 from widgets.app.page import Page
+from widgets.app.tabs.conda import wake_scene
 from widgets.app.turns import Turns
 from widgets.sessions.conda import CondaScene
+from widgets.sessions.conda_scene import Stopped
 from workbench.conda.context import make_context
 from workbench.lenses.conda import fit_conda
 
@@ -25,7 +29,7 @@ def scene():
 
 @pytest.fixture
 def open_tab(scene, monkeypatch):
-    monkeypatch.setattr("widgets.app.tabs.conda.wake_scene", lambda progress: scene)
+    monkeypatch.setattr("widgets.app.tabs.conda.wake_scene", lambda progress, cancel: scene)
     pages = []
 
     def opened(state="{}"):
@@ -76,3 +80,17 @@ def test_no_control_asks_for_more_than_the_page_bears(open_tab, name):
     tab.controls[name].value = LARGEST[name] + 1
     assert "at most on this page" in page.host.text
     assert tab.state == before
+
+
+def test_the_first_map_tells_how_far_it_is_and_can_be_cancelled():
+    told, cancel = [], threading.Event()
+
+    def progress(share, words):
+        told.append(share)
+        if share > 0.2:  # the latents are under way
+            cancel.set()
+
+    with torch.no_grad(), pytest.raises(Stopped, match=r"^cancelled before the latents were found"):
+        wake_scene(progress, cancel)
+    assert told == sorted(told)
+    assert 0.2 < told[-1] < 0.5

@@ -19,7 +19,7 @@ from widgets.figures.conda import along_of, colours_of, films_figure, support_fi
 from widgets.figures.status import status_line
 from widgets.scheduling import Outcome, Progress, Speed
 from widgets.sessions.conda import CondaAnswer, CondaScene, CondaSession, CondaState
-from widgets.sessions.conda_scene import open_scene
+from widgets.sessions.conda_scene import Stopped, open_scene
 from workbench.conda.lifts import WEIGHTS
 from workbench.errors import WorkbenchError
 
@@ -27,13 +27,23 @@ _opening = threading.Lock()
 _opened: list[CondaScene] = []
 
 
-def wake_scene(progress: Progress) -> CondaScene:
-    """The scene of the shipped wake, which all visitors share: made once, about half a minute."""
-    with _opening:
+def wake_scene(progress: Progress, cancel: threading.Event) -> CondaScene:
+    """The scene of the shipped wake, which all visitors share: made once, about half a minute.
+
+    Raises:
+        Stopped: If the visitor cancels; another who waits for the same scene makes it then.
+    """
+    while not _opening.acquire(timeout=0.2):
+        progress(0.0, "waiting for the map, which another visitor has asked for")
+        if cancel.is_set():
+            raise Stopped.before("the map was there")
+    try:
         if not _opened:
             with torch.enable_grad():  # the map is trained; workers record no gradients otherwise
-                _opened.append(open_scene(progress=progress))
+                _opened.append(open_scene(progress=progress, cancel=cancel))
         return _opened[0]
+    finally:
+        _opening.release()
 
 
 class CondaTab:
@@ -159,12 +169,13 @@ class CondaTab:
         self._scheduler.submit(self.state, speed)
 
     def _solve(self, state: CondaState, speed: Speed, cancel: threading.Event, progress: Progress) -> Any:
-        session = self.session or CondaSession(wake_scene(progress), state)
+        session = self.session or CondaSession(wake_scene(progress, cancel), state)
         return session, session.solve(session.filled(state), speed, cancel, progress)
 
     def _deliver(self, outcome: Outcome) -> None:
         if outcome.error:
-            if self.session is None and self.state != CondaState():  # an address that cannot be shown
+            first = self.session is None and not outcome.stopped
+            if first and self.state != CondaState():  # an address that cannot be shown
                 self.state = CondaState()
                 self._submit("full")
             self.host.fail(outcome.error)
