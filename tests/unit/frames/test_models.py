@@ -1,5 +1,6 @@
 """One door for frames, a model of one's own, the phase of a cycle, and the shipped wake as it says it is."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,10 @@ import torch
 
 from workbench.errors import DataError, SettingError, ShapeError
 from workbench.frames.models import fit_frame_model, open_frames, wake_as_frames
+from workbench.frames.prepared import prepare_frames
 from workbench.frames.wake_set import (
     REYNOLDS,
+    WAKE_CLASSES,
     WakeFrames,
     hidden_frames,
     load_wake,
@@ -126,3 +129,29 @@ def test_bad_requests_are_one_sentence(tmp_path: Path):
     np.save(tmp_path / "few.npy", np.zeros((5, 3, 3)))
     with pytest.raises(SettingError, match=r"^got 5 frames to learn from; expected at least 16"):
         fit_frame_model(open_frames(tmp_path / "few.npy"))
+
+
+def test_frames_are_prepared_with_the_model_that_fits_them():
+    ready = prepare_frames(open_frames("wake"))
+    assert ready.condition == "Re 100"
+    assert ready.model.frame.condition is not None
+    assert ready.frames.labels.unique().tolist() == [WAKE_CLASSES.index("Re 100")]
+    assert not ready.hidden[ready.visible].any()
+    assert int(ready.hidden.sum()) == 6 * 6
+
+
+def test_frames_of_ones_own_get_a_model_that_has_not_seen_the_hidden_ones(tmp_path: Path):
+    angle = torch.arange(130, dtype=torch.float64) / 26.0 * 2 * torch.pi
+    own = tmp_path / "own.npy"
+    np.save(own, torch.stack([angle.cos(), angle.sin()], 1).numpy())
+    made = [prepare_frames(open_frames(own), train_steps=3)]
+    frames = made[0].frames
+    spoilt = frames.points.clone()
+    spoilt[made[0].hidden] = 0.9
+    made.append(prepare_frames(replace(frames, points=spoilt), train_steps=3))
+    y = torch.zeros(1, 2)
+    assert torch.equal(*(ready.model.denoise(y, torch.tensor(1.0)) for ready in made))
+    with pytest.raises(ShapeError, match=r"^got the model 'wake' of 1500 numbers for frames of 2; expected"):
+        prepare_frames(frames, model="wake")
+    with pytest.raises(SettingError, match="condition='Re 1'"):
+        prepare_frames(open_frames("wake"), condition="Re 1")
