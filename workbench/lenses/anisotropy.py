@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from workbench.adapters.wrap import WrappedModel
 from workbench.anisotropy.geometry import Geometry, average_geometry
-from workbench.anisotropy.levels import Levels, edm_levels
+from workbench.anisotropy.levels import Levels, edm_levels, weight_of
 from workbench.anisotropy.probes import ZERO, Probe
 from workbench.anisotropy.spectrum import ScoreSpectrum, find_score_spectrum
 from workbench.architectures import Architecture, architecture_of, load_architecture, reset_architecture
@@ -65,7 +66,7 @@ class DirectionsResult:
 
 
 def find_directions(
-    factory_or_model: Architecture | str | nn.Module | NetModel | Callable[[], nn.Module],
+    factory_or_model: Architecture | str | nn.Module | NetModel | WrappedModel | Callable[[], nn.Module],
     *,
     probe: Probe = ZERO,
     count: int | None = None,
@@ -87,7 +88,7 @@ def find_directions(
 
     Args:
         factory_or_model: An architecture or its shipped name; a factory or a module (with `shape`); or a
-            shipped model, whose network is initialised anew.
+            shipped or an opened model, copies of whose network are initialised anew.
         probe: Inputs at which the networks are asked; part of a direction's identity.
         count: How many directions to keep as vectors, half from either end; None keeps at most 64.
         networks: How many untrained networks; the error falls like one over its root.
@@ -125,6 +126,8 @@ def find_directions(
         levels = edm_levels(
             sigma_min=frame.sigma_min, sigma_max=frame.sigma_max, data_std=factory_or_model.net.data_std
         )
+    if isinstance(factory_or_model, WrappedModel) and levels is None:
+        levels = _opened_levels(factory_or_model)
     geometry = average_geometry(
         architecture,
         networks=networks,
@@ -192,7 +195,8 @@ def directions_of(
 
 
 def _architecture(
-    given: Architecture | str | nn.Module | NetModel | Callable[[], nn.Module], shape: tuple[int, ...] | None
+    given: Architecture | str | nn.Module | NetModel | WrappedModel | Callable[[], nn.Module],
+    shape: tuple[int, ...] | None,
 ) -> Architecture:
     if isinstance(given, Architecture):
         return given
@@ -200,9 +204,29 @@ def _architecture(
         return load_architecture(given)
     if isinstance(given, NetModel | nn.Module):
         return reset_architecture(given, shape=shape)
+    if isinstance(given, WrappedModel):
+        if given.network is None:
+            raise SettingError(
+                f"{given.frame.name}, a function behind which no network is known",
+                "a torch network, to initialise copies of it anew",
+                "a factory with its shape",
+            )
+        made = reset_architecture(
+            given.network, shape=given.frame.shape, prediction=given.prediction, call=given.ask_network
+        )
+        return replace(made, name=f"{given.frame.name}, reset")
     if shape is None:
         raise SettingError("a factory without a shape", "the shape of one sample", "shape=(1, 28, 28)")
     return architecture_of(given, shape=shape)
+
+
+def _opened_levels(model: WrappedModel, count: int = 100) -> Levels:
+    """Log-spaced noise levels of an opened model, as its network meets them."""
+    frame = model.frame
+    steps = torch.linspace(0.0, 1.0, count, dtype=torch.float64)
+    told, a, s = model.met_at(frame.sigma_min * (frame.sigma_max / frame.sigma_min) ** steps)
+    weight = weight_of(model.prediction, a, s)
+    return Levels(f"{frame.name}, {count} levels", model.prediction, told, a, s, weight)
 
 
 def _report(geometry: Geometry, spectrum: ScoreSpectrum, tol: float, asked: int | None) -> SolveReport:

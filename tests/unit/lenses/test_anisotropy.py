@@ -5,6 +5,8 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from workbench import open_model
+from workbench.adapters.wrap import wrap
 from workbench.anisotropy.closed_forms import exact_geometry, transformer_geometry
 from workbench.anisotropy.levels import ddpm_levels, edm_levels
 from workbench.anisotropy.probes import gaussian_probe
@@ -14,6 +16,7 @@ from workbench.lenses.anisotropy import DirectionsResult, directions_of, find_di
 from workbench.models import Frame
 from workbench.nets import Denoiser, Mlp, NetModel
 from workbench.report import Status
+from workbench.schedules import LINEAR, VP_COSINE
 from workbench.storage import load_result, save_result
 
 
@@ -77,6 +80,24 @@ def test_a_shipped_model_is_asked_through_its_inner_network():
     expected = edm_levels(sigma_min=0.01, sigma_max=10.0, data_std=0.7)
     assert_close(found.geometry.mean_weight, expected.mean_weight)
     assert any("no direction is preferred" in w for w in found.report.warnings)
+
+
+def test_copies_of_an_opened_models_network_start_anew():
+    net = ShiftUNet(1, 8, 2, 1, groups=2)
+    trained = net.leave.weight.detach().clone()
+    model = open_model(net, prediction="eps", schedule=VP_COSINE, shape=(1, 8, 8), dtype="float32")
+    found = find_directions(model, networks=8, seed=0, tol=1.0)
+    fresh = find_directions(net, shape=(1, 8, 8), networks=8, seed=0, tol=1.0)
+    assert (found.geometry.head, found.geometry.blind) == ("convolution", False)
+    assert found.geometry.architecture.endswith("reset")
+    assert found.geometry.mean_weight != fresh.geometry.mean_weight  # its own levels, not the thousand
+    assert_close(net.leave.weight, trained)
+
+
+def test_an_opened_function_is_refused():
+    model = wrap(lambda x, t, c: x, prediction="x0", schedule=LINEAR, shape=(2,))
+    with pytest.raises(SettingError, match="no network is known"):
+        find_directions(model, seed=0)
 
 
 def test_the_report_says_when_the_last_layer_is_sampled():
