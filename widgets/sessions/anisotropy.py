@@ -25,7 +25,7 @@ from widgets.figures.trials import (
 from widgets.scheduling import Progress
 from widgets.theme import Theme
 from workbench.anisotropy.alignment import Alignment, align, second_moment
-from workbench.anisotropy.comparison import Comparison, compare_trials
+from workbench.anisotropy.comparison import Comparison, compare_trials, undecided
 from workbench.anisotropy.denoising import DenoisingSettings
 from workbench.anisotropy.levels import ddpm_levels
 from workbench.anisotropy.probes import ZERO, gaussian_probe
@@ -243,7 +243,8 @@ def trial_figures(measured: Comparison, trials: list[Trial], look: Theme) -> dic
 def verdict(measured: Comparison) -> str:
     """One sentence on whether training agrees."""
     agrees = "as conjectured" if measured.rank_correlation > 0 else "against the conjecture"
-    return f"Rank correlation {measured.rank_correlation:+.2f}: {agrees}."
+    doubt = undecided(measured)
+    return f"Rank correlation {measured.rank_correlation:+.2f}: {agrees}{'; ' + doubt if doubt else ''}."
 
 
 def check_state(state: AnisotropyState) -> None:

@@ -99,6 +99,21 @@ def compare_trials(trials: Sequence[Trial]) -> Comparison:
     )
 
 
+def undecided(comparison: Comparison) -> str:
+    """What the trials of a comparison cannot decide, in one sentence; empty where its ends are apart.
+
+    A bootstrap of one or two seeds has no width that means anything, and ends whose intervals overlap may
+    come out in the other order with other seeds.
+    """
+    first, last = comparison.distances[0], comparison.distances[-1]
+    seeds = min(d.seeds for d in comparison.distances)
+    if seeds < 3:
+        return f"{seeds} seed{'s' * (seeds > 1)} a direction: the sign is not decided"
+    if first.low <= last.high and last.low <= first.high:
+        return "the intervals of λ_min and λ_max overlap: the sign is not decided"
+    return ""
+
+
 def rank_correlation(first: Tensor, second: Tensor) -> float:
     """Spearman's rank correlation, ties averaged; zero where one of the two is constant."""
     ranks = torch.stack([torch.from_numpy(rankdata(v.numpy())) for v in (first.double(), second.double())])

@@ -6,7 +6,14 @@ from torch import nn
 from torch.testing import assert_close
 
 from workbench.anisotropy.closed_forms import readout_geometry
-from workbench.anisotropy.comparison import compare_trials, median_interval, rank_correlation
+from workbench.anisotropy.comparison import (
+    Comparison,
+    Interval,
+    compare_trials,
+    median_interval,
+    rank_correlation,
+    undecided,
+)
 from workbench.anisotropy.denoising import (
     DenoisingSettings,
     build_network,
@@ -262,3 +269,18 @@ def test_a_sphere_takes_its_neighbours_and_their_mean():
     assert_close(points.norm(dim=1), torch.full((50,), 8.0, dtype=points.dtype), rtol=1e-6, atol=0)
     with pytest.raises(SettingError, match="line, or sphere"):
         rows_at(spectrum, 0, "cube")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "seeds", "words"),
+    [
+        ((0.1, 0.2), (0.5, 0.6), 3, ""),
+        ((0.1, 0.5), (0.5, 0.6), 3, "overlap"),
+        ((0.1, 0.2), (0.5, 0.6), 1, "1 seed a direction"),
+    ],
+)
+def test_what_few_seeds_cannot_decide_is_said(low, high, seeds, words):
+    ends = tuple(Interval(sum(ends) / 2, *ends, seeds) for ends in (low, high))
+    said = undecided(Comparison(torch.tensor([1.0, 2.0]), ends, 1.0, (True, True)))
+    assert words in said
+    assert bool(said) == bool(words)
