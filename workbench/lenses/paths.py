@@ -146,7 +146,7 @@ def find_path(
 
     Cost: counted in `report.model_calls`, points. Transport: 4 steps (nodes + 2) by rk4. Mep: besides,
     some 150 to 400 an image at gamma 7. Principal: besides, sub-steps times walkers. Static: about 50 an
-    image. Energies of a network: 2 to 24 an image.
+    image. Energies of a network: 4 to 40 an image.
     """
     begin = time.perf_counter()
     check_model(model, landscapes=True)

@@ -9,7 +9,7 @@ from workbench.adapters.wrap import wrap
 from workbench.curves import Curve, straight
 from workbench.models import LevelLandscape
 from workbench.schedules import VE
-from workbench.strings.ground import ground_of
+from workbench.strings.ground import Ground, ground_of
 from workbench.strings.meter import Meter
 from workbench.strings.profile import (
     Profile,
@@ -84,6 +84,24 @@ def test_a_network_is_read_as_the_density_that_it_knows():
     found = read_string(curve, ground_of(blind, 0.3), meter, polish_saddles=False)
     assert abs(found.barrier.value - known.barrier.value) <= 3 * found.barrier.error
     assert_close(found.energy, known.energy, rtol=0, atol=0.02 * float(known.energy.abs().max()))
+
+
+def test_a_force_that_is_no_gradient_widens_the_error_of_the_barrier():
+    curve, meter = _arc(41), Meter(None)
+    world = load_world("g3")
+
+    def turning(x):
+        """A score with a whirl, as a learned one may have."""
+        return world.score(x, 0.3) + 0.5 * torch.stack([-x[:, 1], x[:, 0]], -1)
+
+    sound = Ground("sound", "nats", 0.3, lambda x: world.score(x, 0.3), None)
+    whirl = Ground("whirl", "nats", 0.3, turning, None)
+    true = read_string(curve, ground_of(world, 0.3), meter, polish_saddles=False).barrier
+    good = read_string(curve, sound, meter, polish_saddles=False).barrier
+    bad = read_string(curve, whirl, meter, polish_saddles=False).barrier
+    assert good.error < 0.02 * abs(true.value)
+    assert abs(bad.value - true.value) > 10 * good.error
+    assert abs(bad.value - true.value) <= 3 * bad.error
 
 
 def test_line_integral_is_the_integrated_spline():
