@@ -31,6 +31,10 @@ class Sizes:
     marker: int = 7
     font: int = 13
     small: int = 11
+    left: int = 64
+    top: int = 88
+    letter: float = 5.6  # mean width of a small letter
+    leading: int = 14  # of small text
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +176,7 @@ def template(theme: str | Theme = "light") -> go.layout.Template:
             colorway=list(look.series),
             xaxis=axis,
             yaxis=axis,
-            margin=dict(l=64, r=24, t=88, b=104),
+            margin=dict(l=SIZES.left, r=24, t=SIZES.top, b=104),
             legend=dict(
                 bgcolor="rgba(0,0,0,0)", font=dict(size=SIZES.small), itemsizing="trace", tracegroupgap=4
             ),

@@ -1,6 +1,7 @@
 """The lines that every figure carries: what is shown, how it is projected, and whether to trust it."""
 
 import re
+import textwrap
 
 import plotly.graph_objects as go
 
@@ -43,6 +44,31 @@ def spaced(count: int) -> str:
     return f"{count:,}".replace(",", "\u202f")
 
 
+def in_lines(text: str, width: int) -> list[str]:
+    """Small text in lines that a figure of so many pixels shows whole, broken between clauses if it can be.
+
+    Args:
+        text: The text; lines that it has are kept.
+        width: Pixels of the figure.
+
+    Returns:
+        The lines; none of an empty text.
+    """
+    fit = max(20, int((width - SIZES.left) / SIZES.letter))
+    wrap = textwrap.TextWrapper(fit, break_long_words=False, break_on_hyphens=False)
+    lines: list[str] = []
+    for part in text.split("<br>"):
+        line = ""
+        for clause in re.split(r"(?<=;) | (?=· )", part):
+            if line and len(line) + 1 + len(clause) > fit:
+                lines += wrap.wrap(line)
+                line = clause
+            else:
+                line = f"{line} {clause}".strip()
+        lines += wrap.wrap(line)
+    return lines
+
+
 def dress(
     figure: go.Figure,
     *,
@@ -70,13 +96,17 @@ def dress(
         The same figure.
     """
     look = theme_of(theme)
-    height = height or SIZES.height
+    width, height = width or SIZES.width, height or SIZES.height
+    lines = in_lines(subtitle, width)
+    further = SIZES.leading * max(0, len(lines) - 1)
     figure.update_layout(
         template=template(look),
-        title=dict(text=title, subtitle=dict(text=subtitle)),
-        width=width or SIZES.width,
-        height=height,
+        title=dict(text=title, subtitle=dict(text="<br>".join(lines))),
+        width=width,
+        height=height + further,
     )
+    if further:
+        figure.update_layout(margin_t=SIZES.top + further)
     if status:
         figure.add_annotation(
             name="status",
