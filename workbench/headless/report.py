@@ -30,7 +30,8 @@ h1,h2,h3{line-height:1.25;margin-top:1.8em}
 table{border-collapse:collapse;font-size:.92rem;margin:.6rem 0;display:block;overflow-x:auto}
 th,td{border-bottom:1px solid var(--line);padding:.25rem .7rem;text-align:left;vertical-align:top}
 td.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-pre{background:var(--soft);padding:.6rem .8rem;overflow-x:auto;white-space:pre-wrap;overflow-wrap:anywhere;font-size:.84rem;border-radius:4px}
+pre{background:var(--soft);padding:.6rem .8rem;font-size:.84rem;border-radius:4px}
+pre{overflow-x:auto;white-space:pre-wrap;overflow-wrap:anywhere}
 pre.bad,.bad{color:var(--bad)}.ok{color:var(--accent)}
 details{margin:.5rem 0}summary{cursor:pointer;color:var(--accent);font-size:.85rem}
 img{max-width:100%}.figure{background:#fff;margin:.8rem 0}
