@@ -34,6 +34,18 @@ class Status(StrEnum):
     CANCELLED = "cancelled"
 
 
+def with_error(value: float, error: float | None) -> str:
+    """A number as text, with two digits of its error and none beyond these; alone where it has no error."""
+    if error is None:
+        return f"{value:.6g}"
+    if math.isfinite(value) and 1e-4 <= error < 1e6:
+        digits = 1 - math.floor(math.log10(error))
+        if digits <= 0:
+            return f"{round(value, digits):.0f} ± {round(error, digits):.0f}"
+        return f"{value:.{digits}f} ± {error:.2g}"
+    return f"{value:.6g} ± {error:.2g}"
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A number with its error bar.
@@ -51,17 +63,7 @@ class Estimate:
     how: str = ""
 
     def __str__(self) -> str:
-        """The number with two digits of its error, and none beyond these."""
-        unit = f" {self.unit}" if self.unit else ""
-        error = self.error
-        if error is None:
-            return f"{self.value:.6g}{unit}"
-        if math.isfinite(self.value) and 1e-4 <= error < 1e6:
-            digits = 1 - math.floor(math.log10(error))
-            if digits <= 0:
-                return f"{round(self.value, digits):.0f} ± {round(error, digits):.0f}{unit}"
-            return f"{self.value:.{digits}f} ± {error:.2g}{unit}"
-        return f"{self.value:.6g} ± {error:.2g}{unit}"
+        return with_error(self.value, self.error) + (f" {self.unit}" if self.unit else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 from widgets.figures.status import dress, sentence, spaced
 from widgets.theme import SIZES, Theme, theme_of
 from workbench.bench.compare import Comparison, Row
+from workbench.report import with_error
 
 
 def comparison_columns(table: Comparison) -> dict[str, str]:
@@ -45,7 +46,7 @@ def comparison_rows(table: Comparison) -> list[dict[str, str]]:
 
 
 def _number(value: float, error: float | None) -> str:
-    return f"{value:.5g}" if not error else f"{value:.5g} ± {error:.1g}"
+    return with_error(value, error) if error else f"{value:.5g}"
 
 
 def _residual(row: Row) -> str:

@@ -16,6 +16,7 @@ from workbench.embeddings import Embedding, Identity, Slice, measure_distortion
 from workbench.errors import SettingError
 from workbench.fields import Field, frame_window
 from workbench.lenses.paths import PathResult
+from workbench.report import with_error
 
 DECIBELS = 4.342944819032518
 """10 log10(e): decibels in a nat."""
@@ -107,9 +108,9 @@ def _profile_title(result: PathResult, scale: str, factor: float) -> str:
     """The number that the profile is drawn for, in the scale's own unit first."""
     if scale == "energy":
         return f"Barrier {result.barrier}"
-    error = "" if result.barrier.error is None else f" ± {abs(factor) * result.barrier.error:.2g}"
-    lowest = f"{factor * result.barrier.value:.3g}".replace("-", "−")
-    return f"Lowest likelihood {lowest}{error} dB per dimension"
+    error = result.barrier.error
+    lowest = with_error(factor * result.barrier.value, None if error is None else abs(factor) * error)
+    return f"Lowest likelihood {lowest.replace('-', '−')} dB per dimension"
 
 
 def _scale(scale: str, unit: str, dim: int) -> tuple[float, str]:
