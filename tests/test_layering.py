@@ -55,6 +55,7 @@ LAYERS = (
         "recipes",
         "pipelines",
         "data",
+        "pictures",
         "sampling",
         "judges",
         "quality",

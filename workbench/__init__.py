@@ -11,7 +11,8 @@ from typing import Any
 
 _PUBLIC = {
     "adapters.open": ("open_model",),
-    "data": ("load_images", "read_image"),
+    "data": ("load_images",),
+    "pictures": ("read_image",),
     "decoders": ("Decoder", "LatentModel"),
     "devices": ("resolve_device",),
     "doctor": ("examine",),

@@ -2,8 +2,8 @@
 
 `load_images` reads the 8x8 digits that scikit-learn holds and Fashion-MNIST from IDX files: its first 500
 test images travel with the package (split "sample"), the complete set is read from a folder. Image i of
-"sample" is image i of "test". `draw_toy` draws the two-dimensional sets that the small networks learn, and
-`read_image` brings any picture file into a model's frame.
+"sample" is image i of "test". `draw_toy` draws the two-dimensional sets that the small networks learn;
+files of one's own are read by `workbench.pictures`.
 
 An IDX file is a four-byte magic number (two zeros, a type code, the number of axes), one big-endian 32-bit
 length an axis, and the values; it may be compressed with gzip.
@@ -17,7 +17,6 @@ References:
 import gzip
 import math
 import os
-import warnings
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -28,16 +27,11 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Int
-from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from workbench.errors import DataError, SettingError
 from workbench.frames.wake_set import WAKE_CLASSES, WAKE_SHAPE, load_wake
-from workbench.models import Frame
 from workbench.types import Points
-
-PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
-"""Endings of picture files."""
 
 FASHION_FOLDER = "/usr/share/datasets/fashion-mnist"
 """Where Debian's package dataset-fashion-mnist puts its files."""
@@ -58,7 +52,6 @@ FASHION_CLASSES = (
     "ankle boot",
 )
 DIGIT_CLASSES = tuple("0123456789")
-_ENOUGH = 512  # pixels along a side that decoding keeps at least: many times any frame's
 DIGITS_HELD_OUT = 297
 """The last 297 of scikit-learn's 1,797 digits are the test split; no shipped model has seen them."""
 
@@ -267,86 +260,6 @@ def read_idx(path: str | Path) -> np.ndarray:
             "downloading it again",
         )
     return np.frombuffer(raw, dtype=np.uint8, offset=header).reshape(shape)
-
-
-def read_image(path: str | Path, frame: Frame) -> Points:
-    """Bring a picture file into a model's frame.
-
-    The picture is turned upright, laid on black where it is transparent, greyed, padded with black to the
-    frame's proportions, resized with an antialiasing filter and scaled to the frame's range of values.
-    Pictures of 16 bit a pixel count as black at 0 and as white at 65535, pictures of floats at 0 and 1.
-
-    Args:
-        path: Any file that Pillow opens, e.g. PNG or JPEG.
-        frame: The frame of a grey image model, shape (1, rows, columns).
-
-    Returns:
-        A flat point, shape (dim,), float32, black at the lower end of the range.
-
-    Raises:
-        DataError: If the file is missing, no picture, too large, or has values outside these ranges.
-        SettingError: If the frame is none of grey images with a range of values.
-    """
-    if len(frame.shape) != 3 or frame.shape[0] != 1 or frame.value_range is None:
-        raise SettingError(
-            f"model {frame} with samples of shape {frame.shape}",
-            "a model of grey images, shape (1, rows, columns), with a range of values",
-            "coordinates instead of a file",
-        )
-    picture = open_picture(path)
-    black = Image.new("RGBA", picture.size, (0, 0, 0, 255))
-    grey = Image.alpha_composite(black, picture).convert("L")
-    rows, columns = frame.shape[1:]
-    grey = ImageOps.pad(grey, (columns, rows), method=Image.Resampling.BILINEAR)
-    low, high = frame.value_range
-    values = torch.from_numpy(np.asarray(grey, dtype=np.float32).copy()).flatten() / 255
-    return low + (high - low) * values
-
-
-def open_picture(path: str | Path) -> Image.Image:
-    """The picture in a file, upright, with 8 bit a channel and transparency.
-
-    Args:
-        path: Any file that Pillow opens.
-
-    Returns:
-        The picture, mode RGBA.
-
-    Raises:
-        DataError: If the file is missing, no picture, or too large.
-    """
-    try:
-        if not Path(path).is_file():
-            raise DataError(f"no file {str(path)!r}", "a picture file", "another path")
-        with warnings.catch_warnings(), Image.open(path) as opened:
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            opened.draft(None, (_ENOUGH, _ENOUGH))  # a large JPEG is decoded at a fraction of its size
-            return _eight_bits(ImageOps.exif_transpose(opened), path).convert("RGBA")
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise DataError(
-            f"{str(path)!r}, which is too large a picture",
-            f"at most {Image.MAX_IMAGE_PIXELS:,} pixels",
-            "a smaller copy",
-        ) from error
-    except (UnidentifiedImageError, OSError, SyntaxError, EOFError, ValueError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"{str(path)!r}, which is no readable picture", "PNG or JPEG") from error
-
-
-def _eight_bits(picture: Image.Image, path: str | Path) -> Image.Image:
-    """A grey picture of whole numbers up to 65535, or of floats from 0 to 1, in 8 bit; others as they are."""
-    if not picture.mode.startswith("I") and picture.mode != "F":
-        return picture
-    values = np.asarray(picture, dtype=np.float64)
-    top = 1.0 if picture.mode == "F" else 65535.0
-    if not np.isfinite(values).all() or values.min() < 0 or values.max() > top:
-        raise DataError(
-            f"{str(path)!r} with values from {values.min():g} to {values.max():g}",
-            f"a picture of mode {picture.mode!r} with values from 0 to {top:g}",
-            "a copy in 8 bit",
-        )
-    return Image.fromarray(np.rint(values * (255.0 / top)).astype(np.uint8))
 
 
 TOYS = ("ring", "moons")

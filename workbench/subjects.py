@@ -14,7 +14,7 @@ from torch import Tensor
 
 from workbench.adapters.normalizing_flow import FlowDensity
 from workbench.adapters.open import open_model
-from workbench.data import load_images, read_image
+from workbench.data import load_images
 from workbench.decoders import Autoencoder, Decoder, Latents, decoder_of
 from workbench.devices import resolve_device
 from workbench.embeddings import Identity
@@ -22,6 +22,7 @@ from workbench.errors import SettingError
 from workbench.fields import Field, Window, measure_field
 from workbench.metrics.pullback import jacobian_vector
 from workbench.models import ExactScore, Frame, Landscape, LevelLandscape, ScoreModel
+from workbench.pictures import INVERT, ground_remarks, read_image
 from workbench.sampling import sample
 from workbench.types import Points
 from workbench.worlds import World, load_world
@@ -139,8 +140,9 @@ class Subject:
         """The point that a text names.
 
         Args:
-            text: A given name, the number of a real sample, a picture file, or coordinates "x,y,...". Where
-                no real samples are known, a number is the seed of a sample that the model draws.
+            text: A given name, the number of a real sample, a picture file, its negative as "invert:FILE",
+                or coordinates "x,y,...". Where no real samples are known, a number is the seed of a sample
+                that the model draws.
 
         Returns:
             Shape (dim,), on the subject's device and of its dtype.
@@ -162,8 +164,8 @@ class Subject:
         if len(values) == self.frame.dim and all(map(math.isfinite, values)):
             return self._placed(torch.tensor(values, dtype=torch.float64))
         if self._reads_files and text and not values:
-            picture = self._placed(read_image(_path(text), self.shown))
-            return self._encoded(picture)
+            path, invert = _path(text), text.startswith(INVERT)
+            return self._encoded(self._placed(read_image(path, self.shown, invert=invert)))
         raise SettingError(f"the point {text!r}", self._expected_point(), repr(self.start))
 
     def files(self, **texts: str) -> dict[str, Path]:
@@ -172,6 +174,10 @@ class Subject:
             return {}
         paths = {label: _path(text) for label, text in texts.items() if text and text not in self.given}
         return {label: path for label, path in paths.items() if path.is_file()}
+
+    def remarks(self, **texts: str) -> tuple[str, ...]:
+        """One sentence for each text, e.g. start="a.png", that names a picture on an unusual background."""
+        return ground_remarks(self.files(**texts), texts, real_samples(self.shown), self.shown)
 
     def ends(self, start: str | int = "", end: str | int = "") -> tuple[Tensor, Tensor]:
         """Two points by their texts; an empty text takes the default.
@@ -278,7 +284,7 @@ class Subject:
         if self._draws:
             kinds.insert(0, "the seed of a sample that the model draws")
         if self._reads_files:
-            kinds.append("a picture file")
+            kinds.append(f"a picture file, after {INVERT!r} inverted")
         return ", or ".join(kinds)
 
 
@@ -375,8 +381,8 @@ def _dtype_named(name: str | torch.dtype | None) -> torch.dtype | None:
 
 
 def _path(text: str) -> Path:
-    """A path with its home folder filled in where that is known."""
-    path = Path(text.replace("\0", ""))
+    """The path in a text, with its home folder filled in where that is known."""
+    path = Path(text.removeprefix(INVERT).replace("\0", ""))
     try:
         return path.expanduser()
     except RuntimeError:  # the home of an unknown user

@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from tests.oracles.nets import idx_bytes
-from workbench.data import FASHION_CLASSES, draw_toy, load_images, open_picture, read_idx, read_image
+from workbench.data import FASHION_CLASSES, draw_toy, load_images, read_idx
 from workbench.errors import DataError, SettingError
 from workbench.models import Frame
 
@@ -107,97 +106,6 @@ def test_digits_splits_are_disjoint_and_complete():
 def test_unknown_set_or_split_is_one_sentence(name: str, split: str):
     with pytest.raises(SettingError, match=r"^got .*; expected .*; try "):
         load_images(name, split=split)
-
-
-@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "P"])
-def test_picture_of_the_frames_size_keeps_its_values(tmp_path: Path, mode: str):
-    values = np.random.default_rng(2).integers(0, 256, (28, 28)).astype(np.uint8)
-    Image.fromarray(values).convert(mode).save(tmp_path / "a.png")
-    point = read_image(tmp_path / "a.png", FRAME)
-    expected = torch.as_tensor(values.reshape(-1) / 127.5 - 1, dtype=torch.float32)
-    torch.testing.assert_close(point, expected, rtol=0, atol=1e-6)
-
-
-def test_picture_is_resized_greyed_and_padded_with_black(tmp_path: Path):
-    Image.new("RGB", (200, 100), (255, 0, 0)).save(tmp_path / "wide.png")
-    picture = read_image(tmp_path / "wide.png", FRAME).reshape(28, 28)
-    torch.testing.assert_close(picture[:7], torch.full((7, 28), -1.0, dtype=torch.float32))
-    grey = 76 / 127.5 - 1  # luma of pure red: 0.299 * 255
-    torch.testing.assert_close(picture[7:21], torch.full((14, 28), grey, dtype=torch.float32))
-
-
-def test_transparent_picture_lies_on_black(tmp_path: Path):
-    Image.new("RGBA", (28, 28), (255, 255, 255, 0)).save(tmp_path / "clear.png")
-    torch.testing.assert_close(
-        read_image(tmp_path / "clear.png", FRAME), torch.full((784,), -1.0, dtype=torch.float32)
-    )
-
-
-def test_other_range_of_values(tmp_path: Path):
-    Image.new("L", (28, 28), 255).save(tmp_path / "white.png")
-    frame = Frame("unit", (1, 4, 4), 0.002, 80.0, (0.0, 1.0))
-    torch.testing.assert_close(read_image(tmp_path / "white.png", frame), torch.ones(16, dtype=torch.float32))
-
-
-def test_unreadable_picture_is_one_sentence(tmp_path: Path):
-    (tmp_path / "text.png").write_text("no picture")
-    with pytest.raises(DataError, match="which is no readable picture; expected PNG or JPEG"):
-        read_image(tmp_path / "text.png", FRAME)
-    with pytest.raises(DataError, match="got no file"):
-        read_image(tmp_path / "nowhere.png", FRAME)
-    with pytest.raises(SettingError, match="expected a model of grey images"):
-        read_image(tmp_path / "text.png", Frame("plane", (2,), 0.002, 80.0))
-
-
-RAMP = np.linspace(0, 255, 784).round().astype(np.uint8).reshape(28, 28)
-
-
-@pytest.mark.parametrize(
-    ("values", "name"),
-    [
-        (RAMP.astype(np.uint16) * 257, "deep.png"),
-        (RAMP.astype(np.uint16) * 257, "deep.tiff"),
-        (RAMP.astype(np.int32) * 257, "whole.tiff"),
-        (RAMP.astype(np.float32) / 255, "floats.tiff"),
-    ],
-    ids=["png", "I;16", "I", "F"],
-)
-def test_deep_picture_is_the_same_as_in_8_bit(tmp_path: Path, values: np.ndarray, name: str):
-    Image.fromarray(RAMP).save(tmp_path / "flat.png")
-    Image.fromarray(values).save(tmp_path / name)
-    torch.testing.assert_close(read_image(tmp_path / name, FRAME), read_image(tmp_path / "flat.png", FRAME))
-
-
-@pytest.mark.parametrize("value", [-1.0, 300.0, math.nan])
-def test_floats_outside_their_range_are_one_sentence(tmp_path: Path, value: float):
-    Image.fromarray(np.full((4, 4), value, dtype=np.float32)).save(tmp_path / "wild.tiff")
-    with pytest.raises(DataError, match=r"wild.tiff.* with values .*; expected .* from 0 to 1; try a"):
-        read_image(tmp_path / "wild.tiff", FRAME)
-
-
-@pytest.mark.parametrize("limit", [10, 60])
-def test_bomb_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int):
-    Image.new("L", (10, 10)).save(tmp_path / "large.png")
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)  # an error from twice as many, a warning before
-    with pytest.raises(DataError, match=r"too large a picture; expected at most .* pixels; try a smaller"):
-        read_image(tmp_path / "large.png", FRAME)
-
-
-def test_large_jpeg_is_decoded_at_a_fraction_of_its_size(tmp_path: Path):
-    Image.fromarray(RAMP).resize((4000, 4000)).save(tmp_path / "large.jpg")
-    assert open_picture(tmp_path / "large.jpg").size == (1000, 1000)
-    torch.testing.assert_close(
-        read_image(tmp_path / "large.jpg", FRAME),
-        torch.as_tensor(RAMP.reshape(-1) / 127.5 - 1, dtype=torch.float32),
-        rtol=0,
-        atol=0.1,
-    )
-
-
-@pytest.mark.parametrize("path", [".", "/dev/zero", "a\0b"])
-def test_a_path_that_is_no_file_is_one_sentence(path: str):
-    with pytest.raises(DataError, match=r"^got no file .*; expected a picture file"):
-        read_image(path, FRAME)
 
 
 def test_negative_limit_is_one_sentence():

@@ -25,7 +25,7 @@ def ask_all(inquiry: Inquiry, tell: Callable[[BenchEvent], None] = lambda event:
     """
     state, speed, cancel = inquiry.state, inquiry.speed, inquiry.cancel
     quiet = replace(inquiry, progress=None)
-    notes: list[str] = []
+    notes = list(inquiry.place.subject.remarks(start=state.start, end=state.end)) if inquiry.full else []
     found: list[LensAnswer] = []
 
     def stopped() -> bool:

@@ -10,10 +10,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from workbench.data import PICTURES, load_images, read_image
+from workbench.data import load_images
 from workbench.decoders import Autoencoder, decoder_of
 from workbench.errors import DataError, SettingError
 from workbench.models import Frame, ScoreModel
+from workbench.pictures import PICTURES, read_image
 from workbench.types import Points
 
 SETS = ("fashion", "digits")

@@ -23,8 +23,8 @@ from torch import Tensor
 
 from workbench.checks import check_count, shown
 from workbench.conda.context import Context, make_context
-from workbench.data import PICTURES, open_picture
 from workbench.errors import DataError, MissingExtra, SettingError
+from workbench.pictures import PICTURES, open_picture
 from workbench.types import Points
 
 VIDEOS = (".mp4", ".avi", ".mov", ".mkv", ".webm", ".gif")
