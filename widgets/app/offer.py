@@ -6,10 +6,10 @@ was started with, and an end is a sample's number, coordinates, or a picture tha
 
 import dataclasses
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -20,6 +20,7 @@ from workbench.bench.places import subject_of_state
 from workbench.bench.state import BenchState
 from workbench.checks import shown
 from workbench.errors import DataError, SettingError
+from workbench.pictures import INVERT
 from workbench.subjects import Subject, open_subject
 from workbench.worlds import WORLDS
 from workbench.zoo import MODELS
@@ -46,6 +47,8 @@ LARGEST = {
     "sigma": 1e4,
 }
 """Largest values that a visitor may ask for; a run on one's own machine has no such limits."""
+Made = TypeVar("Made")
+
 MOST_VIAS = 32
 """Most points to lead a curve through."""
 FIXED = ("device", "dtype")
@@ -142,6 +145,17 @@ class Offer:
             return subject
         return self.stage(state).subject
 
+    def facing(self, name: str, subject: Subject) -> str:
+        """An uploaded picture's name as an end: as its negative, if it lies on another background than images
+        of the subject do.
+
+        Raises:
+            DataError: If it is no picture.
+        """
+        data = self.uploads.find(name)
+        unlike = data is not None and _with_file(data, lambda path: subject.remarks(picture=path))
+        return INVERT + name if unlike else name
+
     def check_points(self, subject: Subject, state: Any) -> None:
         """Refuse points that name a file of the server, or a picture that has been forgotten; and too many.
 
@@ -152,7 +166,7 @@ class Offer:
             raise SettingError(f"{len(state.vias)} via points", f"{MOST_VIAS} at most on this page")
         for text in (state.start, state.end, *state.via.split(";")):
             text = text.strip()
-            if text.startswith(PREFIX) and text not in subject.given:
+            if text.removeprefix(INVERT).startswith(PREFIX) and text not in subject.given:
                 raise SettingError("a picture that the server does not know any more", "an uploaded one")
             if text not in subject.given and not _is_numbers(text):
                 raise SettingError(f"the point {text!r}", _expected(subject), repr(subject.start))
@@ -191,11 +205,14 @@ class Gallery(Mapping[str, Tensor]):
         self._subject, self._uploads = subject, uploads
 
     def __getitem__(self, name: str) -> Tensor:
-        data = self._uploads.find(name) if name.startswith(PREFIX) else None
-        return self._subject.given[name] if data is None else read_picture(data, self._subject)
+        data, inverted = self._found(name), name.startswith(INVERT)
+        return self._subject.given[name] if data is None else read_picture(data, self._subject, inverted)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._subject.given or (isinstance(name, str) and self._uploads.find(name) is not None)
+        return name in self._subject.given or (isinstance(name, str) and self._found(name) is not None)
+
+    def _found(self, name: str) -> bytes | None:
+        return self._uploads.find(name.removeprefix(INVERT))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._subject.given)
@@ -204,8 +221,8 @@ class Gallery(Mapping[str, Tensor]):
         return len(self._subject.given)
 
 
-def read_picture(data: bytes, subject: Subject) -> Tensor:
-    """An uploaded picture as a point of a subject.
+def read_picture(data: bytes, subject: Subject, inverted: bool = False) -> Tensor:
+    """An uploaded picture, or its negative, as a point of a subject.
 
     Raises:
         SettingError: If samples of the subject are no pictures.
@@ -213,11 +230,16 @@ def read_picture(data: bytes, subject: Subject) -> Tensor:
     """
     if not subject.pictures:
         raise SettingError(f"a picture for {subject.frame.name}", "coordinates", "a model of pictures")
+    return _with_file(data, lambda path: subject.point(f"{INVERT if inverted else ''}{path}"))
+
+
+def _with_file(data: bytes, read: Callable[[str], Made]) -> Made:
+    """What is read from an uploaded picture."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "upload"
         path.write_bytes(data)
         try:
-            return subject.point(str(path))
+            return read(str(path))
         except DataError as error:
             raise DataError("a file that is no readable picture", "PNG or JPEG", "another file") from error
 

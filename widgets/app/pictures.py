@@ -6,11 +6,16 @@ from typing import Any
 import panel as pn
 
 from widgets.app.host import Host
-from widgets.app.inputs import FileField
+from widgets.app.inputs import SIDE, FileField
 from widgets.app.uploads import PICTURE_BYTES
 from workbench.errors import WorkbenchError
+from workbench.pictures import INVERT
 
 ENDS = ("start", "end")
+INVERTED = (
+    "The picture is shown inverted, since its background is light and that of the model's images is dark. "
+    "Take the word “{invert}” out of the field “{end}” to see it as it is."
+)
 
 
 class PictureFields(pn.Column):
@@ -18,10 +23,11 @@ class PictureFields(pn.Column):
 
     Args:
         host: The page's services.
-        took: Called with an entry of the state, "start" or "end", and the picture's name as a point.
+        took: Called with an entry of the state, "start" or "end", and the picture's name; returns the point
+            that it became.
     """
 
-    def __init__(self, host: Host, took: Callable[[str, str], None]) -> None:
+    def __init__(self, host: Host, took: Callable[[str, str], str]) -> None:
         self._host, self._took = host, took
         self.fields = {
             end: FileField(host.look, _label(end), accept=".png,.jpg,.jpeg", most=PICTURE_BYTES)
@@ -29,7 +35,8 @@ class PictureFields(pn.Column):
         }
         for end, field in self.fields.items():
             field.param.watch(lambda _, end=end: self._taken(end), "file")
-        super().__init__(*self.fields.values(), margin=0)
+        self.note = pn.pane.HTML("", visible=False, width=SIDE)
+        super().__init__(*self.fields.values(), self.note, margin=0)
 
     def opens(self, model: str) -> None:
         """Say which model a picture opens; empty where the present one takes it."""
@@ -38,7 +45,9 @@ class PictureFields(pn.Column):
 
     def _taken(self, end: str) -> None:
         try:
-            self._took(end, self._host.offer.uploads.add(self.fields[end].content()))
+            taken = self._took(end, self._host.offer.uploads.add(self.fields[end].content()))
+            self.note.visible = taken.startswith(INVERT)
+            self.note.object = INVERTED.format(end=end, invert=INVERT)
         except (WorkbenchError, OSError) as error:
             self._host.fail(error)
 

@@ -7,6 +7,7 @@ from urllib.parse import parse_qs
 import pytest
 import torch
 from PIL import Image
+from torch.testing import assert_close
 
 pytest.importorskip("panel")
 
@@ -278,15 +279,19 @@ def test_two_pictures_of_ones_own_open_a_model_of_pictures_and_become_both_ends(
     tab = bench.tabs["bench"]
     assert "opens the model fashion" in tab.pictures.fields["end"].label
     send(tab, drawing(1), "start")
-    assert bench.host.wait(120)
     assert tab.bench.state.model == "fashion"
     assert "opens" not in tab.pictures.fields["end"].label
     send(tab, drawing(2), "end")
     assert bench.host.wait(120)
     state = tab.bench.state
-    assert state.start.startswith("picture-")
-    assert state.end.startswith("picture-")
+    assert state.start.startswith("invert:picture-")  # light along its border, as no garment is
+    assert state.end.startswith("invert:picture-")
     assert state.start != state.end
+    assert "Take the word “invert:” out of the field “end”" in tab.pictures.note.object
+    subject = tab.bench.place.subject
+    point = subject.point(state.start)
+    assert_close(point, -subject.point(state.start.removeprefix("invert:")), rtol=0, atol=0.02)
+    assert point[0] < -0.9
     assert "path, mep" in tab.table.object
     before = tab.bench.state
     send(tab, b"no picture", "end")

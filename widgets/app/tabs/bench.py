@@ -176,14 +176,13 @@ class BenchTab:
             value = None if value == OWN else value
         self._take(lambda: self.bench.state.but(**{name: value}))
 
-    def _uploaded(self, end: str, name: str) -> None:
-        def pictured_state() -> BenchState:
-            state, offer = self.bench.state, self.host.offer
-            if not self.bench.place.subject.pictures:
-                state = self.bench.with_subject(**offer.entries(offer.pictured))
-            return state.but(**{end: name})
-
-        self._take(pictured_state)
+    def _uploaded(self, end: str, name: str) -> str:
+        state, offer = self.bench.state, self.host.offer
+        if not self.bench.place.subject.pictures:
+            state = self.bench.with_subject(**offer.entries(offer.pictured))
+        name = offer.facing(name, offer.open_subject(state))
+        self._take(lambda: state.but(**{end: name}))
+        return name
 
     def _reopened(self, _: Any) -> None:
         def read() -> BenchState:

@@ -133,10 +133,12 @@ class PathsTab:
         except (WorkbenchError, OSError) as error:
             self.host.fail(error)
 
-    def _uploaded(self, end: str, name: str) -> None:
+    def _uploaded(self, end: str, name: str) -> str:
         if not self.session.subject.pictures:
             self.open(self.host.offer.pictured)
+        name = self.host.offer.facing(name, self.session.subject)
         self._take(self.session.state.but(**{end: name}), "full")
+        return name
 
     def _copied(self, _: Any) -> None:
         state = self.session.state
