@@ -59,7 +59,7 @@ class Rendered:
 
 
 def render_path(
-    model: NetModel,
+    model: NetModel | Sequence[ScoreModel],
     latent: Latent,
     states: Tensor,
     following: Sequence[int | float | str | None] | Tensor,
@@ -71,7 +71,7 @@ def render_path(
     """Render lifted latents with the condition following the curve, and with it held.
 
     Args:
-        model: A class-conditional network.
+        model: A class-conditional network, or one model a class, as for `given_each`.
         latent: The latents that were lifted from; its grid and solver are used.
         states: Lifted states as `Latent.joined` gives them, shape (steps, dim or 2 dim).
         following: The condition at each point of the curve, as for `given_each`.
@@ -97,11 +97,11 @@ def render_path(
         for conditions, part in ((listed, _half(progress, 0)), ([still] * len(listed), _half(progress, 1)))
     ]
     first, second = (film.points for film in films)
-    scale = _spread(first).clamp_min(torch.finfo(first.dtype).tiny)
+    scale = spread_of(first).clamp_min(torch.finfo(first.dtype).tiny)
     return Rendered(
         following=first,
         held=second,
-        moved=float(_spread(second) / scale),
+        moved=float(spread_of(second) / scale),
         conditioned=float((first - second).square().sum(-1).mean().sqrt() / scale),
         report=_both(films[0].report, films[1].report),
         provenance=films[0].provenance,
@@ -201,7 +201,7 @@ def condition_along(conditions: Tensor, neighbours: Tensor, weights: Tensor) -> 
     return along.clamp(values.min(), values.max()).tolist()
 
 
-def _spread(frames: Points) -> Tensor:
+def spread_of(frames: Points) -> Tensor:
     """Root mean square distance of frames to their mean."""
     return (frames - frames.mean(0)).square().sum(-1).mean().sqrt()
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -73,11 +74,13 @@ class Blend:
         return total
 
 
-def given_each(model: NetModel, conditions: Sequence[int | float | str | None] | Tensor) -> Blend:
-    """A network with a condition for every sample.
+def given_each(
+    model: NetModel | Sequence[ScoreModel], conditions: Sequence[int | float | str | None] | Tensor
+) -> Blend:
+    """A model with a condition for every sample.
 
     Args:
-        model: A class-conditional network.
+        model: A class-conditional network; or one model a class, whose conditions are then class indices.
         conditions: For each sample a class index or name, None for the null class, or a number between two
             indices, which mixes the two classes next to it: for classes that lie on a scale.
 
@@ -86,19 +89,23 @@ def given_each(model: NetModel, conditions: Sequence[int | float | str | None] |
 
     Raises:
         SettingError: For an unknown class.
+        ShapeError: If models differ in shape, or there is none.
     """
+    each = () if isinstance(model, NetModel) else tuple(model)
+    if not isinstance(model, NetModel) and len({one.frame.shape for one in each}) != 1:
+        raise ShapeError(f"{len(each)} models of {len({m.frame.shape for m in each})} shapes", "one shape")
     listed = conditions.tolist() if isinstance(conditions, Tensor) else list(conditions)
     if not listed:
         raise SettingError("no conditions", "one a sample")
-    names = model.frame.classes
+    count = len(each) or len(model.frame.classes)  # type: ignore[union-attr] - a network without models
     spots = []
     for condition in listed:
         if isinstance(condition, Real) and not isinstance(condition, Integral):
-            if not 0 <= float(condition) <= len(names) - 1:
+            if not 0 <= float(condition) <= count - 1:
                 raise SettingError(
-                    shown("condition", condition), f"a number from 0 to {len(names) - 1}", "clipping the path"
+                    shown("condition", condition), f"a number from 0 to {count - 1}", "clipping the path"
                 )
-            low = min(int(float(condition)), max(len(names) - 2, 0))
+            low = min(int(float(condition)), max(count - 2, 0))
             share = float(condition) - low
             spots.append([(low, 1 - share), (low + 1, share)] if share else [(low, 1.0)])
         else:
@@ -108,4 +115,13 @@ def given_each(model: NetModel, conditions: Sequence[int | float | str | None] |
     for row, spot in enumerate(spots):
         for key, weight in spot:
             weights[row, keys.index(key)] += weight
-    return Blend(tuple(given(model, key) for key in keys), weights)
+    return Blend(tuple(_of_class(model, each, key) for key in keys), weights)
+
+
+def _of_class(model: Any, each: tuple[ScoreModel, ...], key: int | str | None) -> ScoreModel:
+    """The model of one class."""
+    if not each:
+        return given(model, key)
+    if not isinstance(key, Integral) or not 0 <= int(key) < len(each):
+        raise SettingError(shown("condition", key), f"an index from 0 to {len(each) - 1}")
+    return each[int(key)]

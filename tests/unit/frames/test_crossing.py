@@ -1,0 +1,77 @@
+"""Curves between conditions: in an exact world, following the condition leads to the true frames."""
+
+import pytest
+import torch
+
+from workbench.conda.latents import Latents
+from workbench.conda.lifts import NeighbourIndex, lift
+from workbench.errors import SettingError, ShapeError
+from workbench.frames.crossing import render_crossing
+from workbench.inversions import encode, given_each
+from workbench.worlds import GaussianMixture
+
+TURNS = 24
+STEP = torch.tensor([2.0, 0.0, 0.0], dtype=torch.float64)
+
+
+def flow(place: float) -> torch.Tensor:
+    """One cycle of the flow at a place among the conditions."""
+    angle = torch.arange(TURNS, dtype=torch.float64) * 2 * torch.pi / TURNS
+    circle = torch.stack([torch.zeros_like(angle), angle.cos(), angle.sin()], dim=1)
+    return place * STEP + circle
+
+
+@pytest.fixture(scope="module")
+def crossing():
+    """Four components of one mixture, each a condition: the model of a place between two has its mean."""
+    spread = torch.diag(torch.tensor([0.05, 0.5, 0.5], dtype=torch.float64))[None]
+    one = torch.ones(1, dtype=torch.float64)
+    models = [GaussianMixture(f"condition {k}", one, k * STEP[None], spread) for k in range(4)]
+    labels = torch.arange(4).repeat_interleave(TURNS)
+    x = torch.cat([flow(float(k)) for k in range(4)])
+    latent = encode(given_each(models, labels), x, depth=3.0, steps=12)
+    narrow = torch.tensor([0.05, 1.0, 1.0], dtype=torch.float64)  # conditions lie nearer than moments
+    index = NeighbourIndex(x * narrow)  # a map that is known
+    places = torch.linspace(0.0, 3.0, 13, dtype=torch.float64)[:, None]
+    moment = torch.tensor([0.0, 1.0, 0.0], dtype=torch.float64)
+    lifted = lift(
+        index, Latents(latent.joined()), (places * STEP + moment) * narrow, k=2, weights="barycentric"
+    )
+    return models, latent, lifted, labels
+
+
+def test_a_condition_that_follows_leads_to_the_true_frames_and_a_held_one_does_not(crossing):
+    """The latents carry the place only as far as the depth left it: the rest is the condition's to say."""
+    truth = {place: flow(place) for place in (0.5, 1.25, 2.5)}
+    found = render_crossing(*crossing, truth)
+    torch.testing.assert_close(found.conditions, torch.linspace(0, 3, 13).double(), rtol=0, atol=0.01)
+    assert found.following_error < 0.02
+    assert found.held_error > 20 * found.following_error
+    assert bool((found.held.diff() > 0).all())  # farther on, what stayed is farther off
+    assert f"{found.following_error:.3f} spreads off the true flow with the condition following" in str(found)
+
+
+def test_what_a_held_condition_loses_is_what_the_flow_contracts(crossing):
+    """For normal laws the flow maps offsets from the mean by sqrt(s^2 / (s^2 + depth^2))."""
+    found = render_crossing(*crossing, {3.0: flow(3.0)})
+    kept = (0.05 / (0.05 + 3.0**2)) ** 0.5
+    assert found.following_error < 1e-3
+    assert found.held_error == pytest.approx(3 * float(STEP[0]) * (1 - kept), rel=0.02)
+    same = render_crossing(*crossing, {3.0: flow(3.0)}, held=3)
+    assert same.held_error < 1e-3  # where the held one is right, nothing is lost
+
+
+def test_a_curve_that_passes_no_known_condition_is_refused(crossing):
+    models, latent, lifted, labels = crossing
+    with pytest.raises(SettingError, match=r"^got no known frames"):
+        render_crossing(*crossing, {})
+    with pytest.raises(
+        SettingError, match=r"^got known frames at 5; expected conditions that the curve passes"
+    ):
+        render_crossing(*crossing, {5.0: flow(5.0)})
+    with pytest.raises(SettingError, match=r"^got known frames that do not differ"):
+        render_crossing(*crossing, {1.0: flow(1.0)[:1]})
+    with pytest.raises(ShapeError, match=r"^got known frames of shape \(24, 2\)"):
+        render_crossing(*crossing, {1.0: flow(1.0)[:, :2]})
+    with pytest.raises(ShapeError, match=r"^got labels of shape \(3,\)"):
+        render_crossing(models, latent, lifted, labels[:3], {1.0: flow(1.0)})
