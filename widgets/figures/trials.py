@@ -13,7 +13,7 @@ from widgets.figures.images import is_picture, pixels_of, png_uri
 from widgets.figures.status import dress, sentence
 from widgets.theme import SIZES, Theme, theme_of
 from workbench.anisotropy.alignment import Alignment
-from workbench.anisotropy.comparison import Comparison
+from workbench.anisotropy.comparison import Comparison, undecided
 from workbench.anisotropy.linear_theory import LinearDiffusion
 from workbench.anisotropy.tracking import Track
 from workbench.anisotropy.trials import Trial
@@ -82,10 +82,12 @@ def comparison_figure(
     worse = sum(not ok for ok in comparison.beats_zero)
     note = f"{worse} of {len(x)} directions worse than zeros" if worse else "all better than zeros"
     seeds = comparison.distances[0].seeds
+    doubt = undecided(comparison)
+    said = f"positive: as conjectured; {note}; intervals: bootstrap of {seeds} seed{'s' * (seeds > 1)}"
     return dress(
         drawing,
         title=f"Rank correlation {comparison.rank_correlation:+.2f}",
-        subtitle=f"positive: as conjectured; {note}; intervals: bootstrap of {seeds} seeds",
+        subtitle=f"{said}; {doubt}" if doubt else said,
         theme=look,
         width=width,
     )

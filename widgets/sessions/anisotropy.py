@@ -11,7 +11,6 @@ from typing import Any
 
 import plotly.graph_objects as go
 import torch
-from torch import Tensor
 
 from widgets.cells import read_values
 from widgets.figures.anisotropy import confidence_figure, figure, gallery_figure, rayleigh_figure
@@ -24,12 +23,13 @@ from widgets.figures.trials import (
 )
 from widgets.scheduling import Progress
 from widgets.theme import Theme
-from workbench.anisotropy.alignment import Alignment, align, second_moment
 from workbench.anisotropy.comparison import Comparison, compare_trials, undecided
 from workbench.anisotropy.denoising import DenoisingSettings
 from workbench.anisotropy.levels import ddpm_levels
+from workbench.anisotropy.pairs import Lay, find_lay, train_pairs
 from workbench.anisotropy.probes import ZERO, gaussian_probe
-from workbench.anisotropy.trials import DATA, Trial, rows_at, train_direction
+from workbench.anisotropy.selfcheck import Check
+from workbench.anisotropy.trials import DATA, Trial
 from workbench.architectures import load_architecture
 from workbench.data import load_images
 from workbench.errors import SettingError
@@ -122,78 +122,54 @@ def find_results(
     return results
 
 
-def train_pairs(state: AnisotropyState, cancel: threading.Event, progress: Progress) -> list[Trial]:
-    """Train networks along the learner's directions."""
+def train_state(state: AnisotropyState, cancel: threading.Event, progress: Progress) -> list[Trial]:
+    """Train networks along the directions of a state's learner."""
     architecture = load_architecture(state.learner)
-    spectrum = find_directions(
-        architecture, networks=max(200, state.networks), seed=state.seed, device=state.device, tol=1.0
-    ).spectrum
-    steps = state.steps or TRIAL_STEPS
-    ends = [round(i * (spectrum.dim - 1) / (state.directions - 1)) for i in range(state.directions)]
-    plan = [(index, seed) for index in ends for seed in range(state.seeds)]
-    trials = []
-    for place, (index, seed) in enumerate(plan):
-        if cancel.is_set():
-            break
-        rows, eigenvalue = rows_at(spectrum, index, state.data)
-        trials.append(
-            train_direction(
-                architecture,
-                rows,
-                settings=DenoisingSettings(steps=steps),
-                samples=state.samples,
-                seed=state.seed + seed,
-                eigenvalue=eigenvalue,
-                stops=[s for s in (steps // 4, steps // 2) if s],
-                device=state.device,
-                progress=lambda share, words, place=place: progress((place + share) / len(plan), words),
-                cancel=cancel,
-            )
-        )
-    return trials
+    networks = max(200, state.networks)
+    found = find_directions(architecture, networks=networks, seed=state.seed, device=state.device, tol=1.0)
+    return train_pairs(
+        architecture,
+        found.spectrum,
+        directions=state.directions,
+        seeds=state.seeds,
+        data=state.data,
+        settings=DenoisingSettings(steps=state.steps or TRIAL_STEPS),
+        seed=state.seed,
+        samples=state.samples,
+        device=state.device,
+        progress=progress,
+        cancel=cancel,
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Lay:
-    """How a data set lies for a learner.
-
-    Attributes:
-        name: The data set.
-        points: A few of its samples, shape (count, dim).
-        shape: Shape of one.
-        alignment: Its alignment and the rotations of least and most.
-    """
-
-    name: str
-    points: Tensor
-    shape: tuple[int, ...]
-    alignment: Alignment
-
-
-def find_lay(state: AnisotropyState, cancel: threading.Event, progress: Progress) -> Lay:
+def align_state(state: AnisotropyState, cancel: threading.Event, progress: Progress) -> Lay:
     """Align a state's images with its learner.
 
     Raises:
         SettingError: If the learner takes samples of another size.
     """
-    architecture, images = load_architecture(state.learner), load_images(state.images, split="sample")
-    if architecture.dim != images.points.shape[1]:
-        raise SettingError(
-            f"{state.images} of {images.points.shape[1]} pixels for {state.learner} of {architecture.dim}",
-            "images of the learner's size",
-            "a learner whose name ends in the images' side",
-        )
-    own = find_directions(
-        architecture,
+    return find_lay(
+        load_architecture(state.learner),
+        load_images(state.images, split="sample").points,
+        name=state.images,
         networks=max(200, state.networks),
         seed=state.seed,
         device=state.device,
-        tol=1.0,
         progress=progress,
         cancel=cancel,
     )
-    found = align(own.geometry, second_moment(images.points))
-    return Lay(state.images, images.points[:9], own.geometry.shape, found)
+
+
+def lay_sentence(lay: Lay) -> str:
+    """Where a data set lies, in one sentence."""
+    return f"{lay.name} at {lay.alignment.position:.2f} of the way from W_min to W_max."
+
+
+def checks_sentence(checks: tuple[Check, ...]) -> tuple[str, str]:
+    """What a self-check found, and its kind: "idle" or "warning"."""
+    failed = [check for check in checks if not check.passed]
+    text = "<br>".join(f"{c.name}: {c.got:.6g} for {c.expected:.6g}" for c in failed)
+    return text or f"All {len(checks)} checks pass.", "warning" if failed else "idle"
 
 
 def lay_figures(lay: Lay, basis: str, look: Theme) -> dict[str, go.Figure]:

@@ -15,15 +15,16 @@ from widgets.figures.trials import BASES, linear_figure
 from widgets.scheduling import Outcome, Progress, Scheduler, sentence_of
 from widgets.sessions.anisotropy import (
     AnisotropyState,
-    Lay,
     Results,
+    align_state,
     check_state,
-    find_lay,
+    checks_sentence,
     find_results,
     lay_figures,
+    lay_sentence,
     look_figures,
     measure_trials,
-    train_pairs,
+    train_state,
     trial_figures,
     verdict,
 )
@@ -31,6 +32,7 @@ from widgets.theme import theme_of
 from widgets.views.solving import SolvingView
 from workbench.anisotropy.comparison import Comparison
 from workbench.anisotropy.linear_theory import linear_diffusion
+from workbench.anisotropy.pairs import Lay
 from workbench.anisotropy.selfcheck import check_anisotropy
 from workbench.anisotropy.trials import DATA, Trial
 from workbench.architectures import ARCHITECTURES
@@ -238,9 +240,9 @@ class AnisotropyExplorer(SolvingView):
         if task == "check":
             return task, check_anisotropy()
         if task == "align":
-            return task, find_lay(state, cancel, progress)
+            return task, align_state(state, cancel, progress)
         if task == "train":
-            return task, train_pairs(state, cancel, progress)
+            return task, train_state(state, cancel, progress)
         return task, find_results(state, cancel, progress, self._show)
 
     def _deliver(self, outcome: Outcome) -> None:
@@ -258,11 +260,10 @@ class AnisotropyExplorer(SolvingView):
         elif task == "align":
             self.lay = value
             self._turn(self.state.basis)
-            self.status.say(f"{value.name} at {value.alignment.position:.2f} of the way from W_min to W_max.")
+            self.status.say(lay_sentence(value))
         elif task == "check":
-            failed = [check for check in value if not check.passed]
-            text = "<br>".join(f"{c.name}: {c.got:.6g} for {c.expected:.6g}" for c in failed)
-            self.status.say(text or f"All {len(value)} checks pass.", kind="warning" if failed else "idle")
+            text, kind = checks_sentence(value)
+            self.status.say(text, kind=kind)
         else:
             self._show_trials(value)
 

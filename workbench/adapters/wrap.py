@@ -132,6 +132,19 @@ class WrappedModel:
         a = self._factor(t)
         return (t if self.told is None else self.told(t)), a, a * sigma
 
+    def gain_at(self, sigma: Tensor) -> Tensor:
+        """How much of the network's output the posterior mean holds: D = gain F + a part without F.
+
+        Args:
+            sigma: Noise levels in the data's unit, shape (levels,).
+
+        Returns:
+            The factor of the output, of sigma's shape.
+        """
+        column = sigma.unsqueeze(-1)
+        nothing = torch.zeros_like(column)
+        return self._clean(nothing, column, time_of(self.schedule, sigma), nothing + 1.0).squeeze(-1)
+
     def given(self, condition: Any, words: str | None = None, *, guidance: float = 0.0) -> "WrappedModel":
         """The same model with another condition bound.
 

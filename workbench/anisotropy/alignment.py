@@ -57,8 +57,10 @@ def second_moment(points: Tensor) -> Tensor:
 
 def alignment_of(geometry: Geometry, moment: Tensor, rotation: Tensor | None = None) -> float:
     """alpha(W) = tr(G W M W^T) for one rotation; the identity if None."""
+    moment = moment.to(geometry.core.device)
+    rotation = None if rotation is None else rotation.to(moment)
     turned = moment if rotation is None else rotation @ moment @ rotation.T
-    return float((geometry.apply(turned) * torch.eye(geometry.dim, dtype=turned.dtype)).sum())
+    return float(geometry.apply(turned).diagonal().sum())
 
 
 def align(geometry: Geometry, moment: Tensor) -> Alignment:
@@ -66,7 +68,7 @@ def align(geometry: Geometry, moment: Tensor) -> Alignment:
 
     Args:
         geometry: The geometry.
-        moment: Second moment M of the data, (dim, dim), see `second_moment`.
+        moment: Second moment M of the data, (dim, dim), on any device, see `second_moment`.
 
     Returns:
         The alignment. Two eigendecompositions; no model calls.
@@ -81,7 +83,7 @@ def align(geometry: Geometry, moment: Tensor) -> Alignment:
             f"({geometry.dim}, {geometry.dim})",
             "second_moment",
         )
-    moment = moment.double()
+    moment = moment.to(device=geometry.core.device, dtype=torch.float64)
     easy, u = torch.linalg.eigh(geometry.matrix())
     spread, v = torch.linalg.eigh(moment)
     easy, spread = easy.clamp(min=0.0), spread.clamp(min=0.0)

@@ -96,9 +96,10 @@ class Geometry:
 
     def apply(self, vectors: Tensor) -> Tensor:
         """G v for vectors (*batch, dim), in their dtype; no matrix larger than the core."""
-        tall = vectors[..., self.layout].reshape(*vectors.shape[:-1], -1, self.copies)
+        layout = self.layout.to(vectors.device)
+        tall = vectors[..., layout].reshape(*vectors.shape[:-1], -1, self.copies)
         out = (self.core.to(vectors) @ tall).flatten(-2)
-        return torch.zeros_like(vectors).index_copy(-1, self.layout, out)
+        return torch.zeros_like(vectors).index_copy(-1, layout, out)
 
     def rayleigh(self, vectors: Tensor) -> Tensor:
         """v^T G v / v^T v for vectors (*batch, dim); the predictor of how badly data along v is generated."""

@@ -9,7 +9,8 @@ output meaning                                  w in the frame of x
 ====== ======================================== ==================================
 eps    the noise                                1 / s^2
 x0     the clean data                           (a / s^2)^2
-v      a eps - s x0 (with a^2 + s^2 = 1)        (a / s)^2
+v      a eps - s x0                             (a / (s (a^2 + s^2)))^2
+score  the score of x itself                    1
 edm    the inner network of c_skip y + c_out F  (c_out / sigma^2)^2, frame of y
 ====== ======================================== ==================================
 
@@ -77,24 +78,24 @@ def weight_of(prediction: str, a: Tensor, s: Tensor) -> Tensor:
     """Weight of the squared output for a network that sees a x0 + s eps, of a's shape.
 
     Args:
-        prediction: "eps", "x0" or "v"; "v" only for a^2 + s^2 = 1.
+        prediction: "eps", "x0", "v" or "score".
         a: Data coefficient.
         s: Noise coefficient, positive.
 
     Raises:
-        SettingError: If the prediction is none of these, or "v" is asked of levels that preserve no variance.
+        SettingError: If the prediction is none of these.
     """
     if prediction == "eps":
         return s**-2
     if prediction == "x0":
         return (a / s**2) ** 2
     if prediction == "v":
-        if not torch.allclose(a**2 + s**2, torch.ones_like(a)):
-            raise SettingError(
-                "v-prediction with a^2 + s^2 other than 1", "variance-preserving levels", "'eps'"
-            )
-        return (a / s) ** 2
-    raise SettingError(f"prediction {prediction!r}", "one of eps, x0, v", "edm_levels for an EDM network")
+        return (a / (s * (a**2 + s**2))) ** 2
+    if prediction == "score":
+        return torch.ones_like(a)
+    raise SettingError(
+        f"prediction {prediction!r}", "one of eps, x0, v, score", "edm_levels for an EDM network"
+    )
 
 
 def ddpm_levels(count: int = 1000, prediction: str = "eps") -> Levels:

@@ -37,27 +37,28 @@ class SeededGeometry:
         return self.ensemble.architecture.dim
 
     def apply(self, vectors: Tensor) -> Tensor:
-        """G v for vectors (count, dim), float64.
+        """G v for vectors (count, dim) on any device, float64, where the vectors are.
 
         Cost:
             One model call a network, whatever the count.
         """
         head = self.ensemble.head
-        layout = head.layout.to(vectors.device)
-        tall = vectors.double()[:, layout].reshape(vectors.shape[0], head.core, head.copies)
+        here = vectors.double().to(self.ensemble.device)
+        layout = head.layout.to(here.device)
+        tall = here[:, layout].reshape(vectors.shape[0], head.core, head.copies)
         tall = tall.transpose(0, 1).reshape(head.core, -1)
         out = self.apply_core(tall).reshape(head.core, vectors.shape[0], head.copies).transpose(0, 1)
-        return torch.zeros_like(vectors, dtype=torch.float64).index_copy(
-            1, layout, out.reshape(vectors.shape[0], -1)
-        )
+        product = torch.zeros_like(here).index_copy(1, layout, out.reshape(vectors.shape[0], -1))
+        return product.to(vectors.device)
 
     def apply_core(self, columns: Tensor) -> Tensor:
-        """A c for columns (core, count) of the core; one model call a network."""
-        total = torch.zeros_like(columns)
+        """A c for columns (core, count) of the core, where the columns are; one model call a network."""
+        here = columns.to(self.ensemble.device)
+        total = torch.zeros_like(here)
         for rows in self._sweep():
             flat = rows.flatten(0, 1)
-            total += flat.T @ (flat @ columns)
-        return total / self.networks
+            total += flat.T @ (flat @ here)
+        return (total / self.networks).to(columns.device)
 
     def find_largest(
         self, count: int, *, generator: torch.Generator, tol: float = 1e-8

@@ -97,7 +97,7 @@ def track_geometry(
         raise SettingError(f"subspaces of {count}", f"1 to {architecture.dim}")
     given = settings or DenoisingSettings()
     training = DenoisingSettings(stops[-1], given.batch, given.rate, given.clip, given.levels, given.sampler)
-    levels = ddpm_levels(training.levels)
+    levels, along = ddpm_levels(training.levels), axis.double().cpu()
     cores = torch.zeros(len(stops) + 1, architecture.dim, architecture.dim, dtype=torch.float64)
     for seed in range(networks):
         net = build_network(architecture, seed, device=device).eval()
@@ -114,6 +114,6 @@ def track_geometry(
         cores=cores,
         largest_angles=torch.stack([principal_angles(r[-count:], rows[0][-count:]) for r in rows]),
         smallest_angles=torch.stack([principal_angles(r[:count], rows[0][:count]) for r in rows]),
-        rayleigh=(axis.double() @ cores @ axis.double()) / traces,
+        rayleigh=(along @ cores @ along) / traces,
         networks=networks,
     )

@@ -84,7 +84,7 @@ def direction_data(directions: Tensor) -> Callable[[int, torch.Generator], Tenso
     """
     k, dim = directions.shape
     gram = directions @ directions.T
-    if not torch.allclose(gram, torch.eye(k, dtype=gram.dtype), atol=1e-5):
+    if not torch.allclose(gram, torch.eye(k, dtype=gram.dtype, device=gram.device), atol=1e-5):
         raise ShapeError(f"{k} directions that are not orthonormal", "unit vectors at right angles")
 
     def draw(count: int, generator: torch.Generator) -> Tensor:
@@ -140,7 +140,7 @@ def train_direction(
 
     Args:
         architecture: The recipe.
-        directions: Orthonormal rows (k, dim).
+        directions: Orthonormal rows (k, dim), on any device.
         settings: How to train and sample.
         seed: Seed of all streams; the same seed gives two directions the same initialisation and noise.
         eigenvalue: Predicted difficulty, kept beside the result.
@@ -166,7 +166,7 @@ def train_direction(
             f"rows of length {architecture.dim}",
             "direction[None]",
         )
-    axes = directions.double()
+    axes = directions.double().cpu()
     return _run(
         architecture,
         direction_data(axes),
@@ -202,7 +202,7 @@ def train_rotated(
 
     Args:
         architecture: The recipe.
-        points: Data (n, dim); 2 * samples of them are held out as references.
+        points: Data (n, dim), on any device; 2 * samples of them are held out as references.
         rotation: W, (dim, dim), orthogonal, for example `Alignment.w_min`; the identity if None.
         settings: How to train and sample.
         seed: Seed of all streams.
@@ -234,7 +234,7 @@ def train_rotated(
             f"{points.shape[0]} points", f"more than {2 * samples}", f"samples={points.shape[0] // 4}"
         )
     order = torch.randperm(points.shape[0], generator=stream(seed, "data"))
-    every = points.double()[order]
+    every = points.double().cpu()[order]
     axes = torch.linalg.eigh(every.T @ every)[1][:, -1][None]
     kept = every[2 * samples :]
 
@@ -281,7 +281,7 @@ def _run(
         held = stream(seed + 1_000_000, "data")
         references = draw(samples, held), draw(samples, held)
     anchors = baselines(*references, projections=projections, generator=stream(seed, "projections"))
-    turn = torch.eye(axes.shape[1], dtype=axes.dtype) if rotation is None else rotation.double()
+    turn = torch.eye(axes.shape[1], dtype=axes.dtype) if rotation is None else rotation.double().cpu()
     rows = []
     for step, loss in train_noise_predictor(
         net, lambda n, g: draw(n, g) @ turn.T, settings=settings, seed=seed, stops=stops, cancel=cancel

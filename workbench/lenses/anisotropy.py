@@ -19,10 +19,11 @@ from torch import Tensor, nn
 
 from workbench.adapters.wrap import WrappedModel
 from workbench.anisotropy.geometry import Geometry, average_geometry
-from workbench.anisotropy.levels import Levels, edm_levels, weight_of
+from workbench.anisotropy.levels import Levels, edm_levels
 from workbench.anisotropy.probes import ZERO, Probe
 from workbench.anisotropy.spectrum import ScoreSpectrum, find_score_spectrum
 from workbench.architectures import Architecture, architecture_of, load_architecture, reset_architecture
+from workbench.decoders import LatentModel
 from workbench.errors import SettingError
 from workbench.nets import NetModel
 from workbench.report import Provenance, SolveReport, Status, provenance_of
@@ -66,7 +67,13 @@ class DirectionsResult:
 
 
 def find_directions(
-    factory_or_model: Architecture | str | nn.Module | NetModel | WrappedModel | Callable[[], nn.Module],
+    factory_or_model: Architecture
+    | str
+    | nn.Module
+    | NetModel
+    | WrappedModel
+    | LatentModel
+    | Callable[[], nn.Module],
     *,
     probe: Probe = ZERO,
     count: int | None = None,
@@ -88,7 +95,8 @@ def find_directions(
 
     Args:
         factory_or_model: An architecture or its shipped name; a factory or a module (with `shape`); or a
-            shipped or an opened model, copies of whose network are initialised anew.
+            shipped or an opened model, copies of whose network are initialised anew; of a model on latents,
+            the network on the latents.
         probe: Inputs at which the networks are asked; part of a direction's identity.
         count: How many directions to keep as vectors, half from either end; None keeps at most 64.
         networks: How many untrained networks; the error falls like one over its root.
@@ -120,6 +128,8 @@ def find_directions(
     References:
         On the Anisotropy of Score-Based Generative Models (Floros et al., 2025), section 3
     """
+    if isinstance(factory_or_model, LatentModel):
+        factory_or_model = factory_or_model.model
     architecture = _architecture(factory_or_model, shape)
     if isinstance(factory_or_model, NetModel) and levels is None:
         frame = factory_or_model.frame
@@ -221,11 +231,18 @@ def _architecture(
 
 
 def _opened_levels(model: WrappedModel, count: int = 100) -> Levels:
-    """Log-spaced noise levels of an opened model, as its network meets them."""
+    """Log-spaced noise levels of an opened model, as its network meets them.
+
+    With D = g F + ... the score of y holds g F / sigma^2, and that of the network's input x = a y 1/a of it.
+    An EDM network's weight stays in the frame of y, as in `edm_levels`.
+    """
     frame = model.frame
+    low = frame.sigma_min or 1e-3 * frame.sigma_max
     steps = torch.linspace(0.0, 1.0, count, dtype=torch.float64)
-    told, a, s = model.met_at(frame.sigma_min * (frame.sigma_max / frame.sigma_min) ** steps)
-    weight = weight_of(model.prediction, a, s)
+    sigma = low * (frame.sigma_max / low) ** steps
+    told, a, s = model.met_at(sigma)
+    share = model.gain_at(sigma) / sigma**2
+    weight = (share if model.prediction == "edm" else share / a) ** 2
     return Levels(f"{frame.name}, {count} levels", model.prediction, told, a, s, weight)
 
 

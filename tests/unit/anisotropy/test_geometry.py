@@ -55,7 +55,7 @@ def test_weights_of_the_ladder_match_the_loop():
     assert_close(share[[0, 9, 49]], torch.tensor([0.312, 0.767, 0.925]), rtol=0, atol=5e-4)
 
 
-@pytest.mark.parametrize("prediction", ["eps", "x0", "v"])
+@pytest.mark.parametrize("prediction", ["eps", "x0", "v", "score"])
 def test_weight_is_the_square_of_the_outputs_coefficient_in_the_score(prediction):
     angle = torch.tensor([0.3, 0.9])
     a, s, x = angle.cos(), angle.sin(), torch.tensor(0.7)
@@ -65,6 +65,7 @@ def test_weight_is_the_square_of_the_outputs_coefficient_in_the_score(prediction
             "eps": ((x - s * out) / a, out),
             "x0": (out, (x - a * out) / s),
             "v": (a * x - s * out, s * x + a * out),
+            "score": ((x + s**2 * out) / a, -s * out),
         }[prediction]
         assert_close(a * clean + s * noise, x.expand(2))
         return -noise / s
@@ -83,8 +84,10 @@ def test_edm_weight_is_the_square_of_c_out_over_sigma_squared():
 def test_a_schedule_of_ones_own_gives_levels():
     levels = schedule_levels(VP_COSINE, "v", count=5)
     assert_close(levels.a**2 + levels.s**2, torch.ones(5))
-    with pytest.raises(SettingError, match="variance-preserving"):
-        schedule_levels(RECTIFIED, "v")
+    bent = schedule_levels(RECTIFIED, "v", count=5)  # v = a eps - s x0 where a^2 + s^2 is not 1
+    assert_close(bent.weight, (bent.a / (bent.s * (bent.a**2 + bent.s**2))) ** 2)
+    with pytest.raises(SettingError, match="one of eps, x0, v, score"):
+        schedule_levels(RECTIFIED, "velocity")
     with pytest.raises(SettingError, match="unbounded clock"):
         schedule_levels(VE)
 

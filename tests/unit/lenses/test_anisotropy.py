@@ -6,17 +6,18 @@ from torch import nn
 from torch.testing import assert_close
 
 from workbench import open_model
-from workbench.adapters.wrap import wrap
+from workbench.adapters.wrap import PREDICTIONS, wrap
 from workbench.anisotropy.closed_forms import exact_geometry, transformer_geometry
-from workbench.anisotropy.levels import ddpm_levels, edm_levels
+from workbench.anisotropy.levels import ddpm_levels, edm_levels, weight_of
 from workbench.anisotropy.probes import gaussian_probe
 from workbench.architectures import ShiftUNet
+from workbench.decoders import LatentModel
 from workbench.errors import ConvergenceWarning, SettingError
 from workbench.lenses.anisotropy import DirectionsResult, directions_of, find_directions
 from workbench.models import Frame
 from workbench.nets import Denoiser, Mlp, NetModel
 from workbench.report import Status
-from workbench.schedules import LINEAR, VP_COSINE
+from workbench.schedules import LINEAR, RECTIFIED, VE, VP_COSINE
 from workbench.storage import load_result, save_result
 
 
@@ -92,6 +93,40 @@ def test_copies_of_an_opened_models_network_start_anew():
     assert found.geometry.architecture.endswith("reset")
     assert found.geometry.mean_weight != fresh.geometry.mean_weight  # its own levels, not the thousand
     assert_close(net.leave.weight, trained)
+
+
+@pytest.mark.parametrize("prediction", PREDICTIONS)
+def test_an_opened_model_of_any_prediction_is_weighted_like_its_score(prediction):
+    """Two outputs that differ by one change the model's score by the root of the weight."""
+    schedule = VE if prediction == "edm" else RECTIFIED
+    net = ShiftUNet(1, 8, 2, 1, groups=2)
+    settings = dict(prediction=prediction, schedule=schedule, shape=(1, 8, 8), data_std=0.7)
+    model = open_model(net, sigma_range=(0.05, 5.0), **settings)
+    found = find_directions(model, networks=4, seed=0, tol=10.0)
+    sigma = 0.05 * 100 ** torch.linspace(0, 1, 100, dtype=torch.float64)
+    ask = dict(sigma_range=(0.01, 9.0), **settings)
+    one, zero = (wrap(lambda x, t, c, k=k: 0 * x + k, **ask) for k in (1.0, 0.0))
+    y = torch.zeros(100, 64, dtype=torch.float64)
+    change = ((one.denoise(y, sigma) - zero.denoise(y, sigma)) / sigma[:, None] ** 2)[:, 0]
+    scale = 1.0 if prediction == "edm" else 1.0 / model.met_at(sigma)[1]
+    assert_close(found.geometry.mean_weight, float((change * scale).square().mean()), rtol=1e-5, atol=0)
+    assert torch.isfinite(found.vectors).all()
+
+
+@pytest.mark.parametrize("prediction", ["eps", "x0", "v", "score"])
+def test_levels_of_an_opened_model_agree_with_those_of_a_schedule(prediction):
+    model = wrap(nn.Conv2d(1, 1, 1), prediction=prediction, schedule=RECTIFIED, shape=(1, 4, 4))
+    sigma = torch.tensor([0.1, 1.0, 10.0], dtype=torch.float64)
+    _, a, s = model.met_at(sigma)
+    assert_close((model.gain_at(sigma) / sigma**2 / a) ** 2, weight_of(prediction, a, s))
+
+
+def test_a_model_on_latents_is_asked_through_its_network():
+    net = ShiftUNet(1, 8, 2, 1, groups=2)
+    inner = open_model(net, prediction="eps", schedule=VP_COSINE, shape=(1, 8, 8))
+    decoder = open_model(nn.Linear(64, 3), kind="decoder", shape=(64,))
+    found = find_directions(LatentModel(inner, decoder), networks=4, seed=0, tol=10.0)
+    assert_close(found.geometry.core, find_directions(inner, networks=4, seed=0, tol=10.0).geometry.core)
 
 
 def test_an_opened_function_is_refused():
