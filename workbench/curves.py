@@ -13,6 +13,7 @@ References:
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from workbench.draws import draw_normal
 from workbench.errors import SettingError, ShapeError
-from workbench.splines import Kind, arc_knots, chords, in_float64, spline_weights
+from workbench.splines import Kind, arc_knots, chords, in_float64, slope_matrix, spline_weights
 from workbench.types import Nodes, Points, Scalars, Vectors
 
 _GAUSS = ((0.06943184420297371, 0.17392742256872693), (0.33000947820757187, 0.32607257743127307))
@@ -104,9 +105,9 @@ class Curve:
         """Number of nodes."""
         return self.points.shape[-2]
 
-    def _weights(self, s: Tensor, derivative: bool = False) -> Tensor:
-        at = in_float64(s).clamp(0.0, 1.0)
-        return spline_weights(in_float64(self.t), at, derivative=derivative).to(self.points.dtype)
+    def _weights(self, s: Tensor, derivative: bool = False, slopes: Tensor | None = None) -> Tensor:
+        at, knots = in_float64(s).clamp(0.0, 1.0), in_float64(self.t)
+        return spline_weights(knots, at, derivative=derivative, slopes=slopes).to(self.points.dtype)
 
     def __call__(self, s: Float[Tensor, " m"]) -> Float[Tensor, "*batch m dim"]:
         """Points of the spline at parameters s in [0, 1], shape (*batch, m, dim). Differentiable."""
@@ -115,6 +116,15 @@ class Curve:
     def velocity(self, s: Float[Tensor, " m"]) -> Float[Tensor, "*batch m dim"]:
         """First derivative of the spline in its parameter, shape (*batch, m, dim). Differentiable."""
         return self._weights(s, derivative=True) @ self.points
+
+    def moving(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        """Points and first derivatives at parameters s, for many calls: slopes are solved for once."""
+        slopes = slope_matrix(in_float64(self.t))
+
+        def at(s: Tensor) -> tuple[Tensor, Tensor]:
+            return self._weights(s, slopes=slopes) @ self.points, self._weights(s, True, slopes) @ self.points
+
+        return at
 
     def tangents(self) -> Nodes:
         """Unit tangents at the nodes; zero where the curve stands still."""

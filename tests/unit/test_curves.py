@@ -243,3 +243,9 @@ def test_float32_keeps_dtype():
 def test_bad_input_is_one_sentence(make, error):
     with pytest.raises(error, match=r"^got .+"):
         make()
+
+
+def test_points_and_velocities_for_many_calls_are_those_of_single_ones(generator):
+    curve = Curve.through(torch.randn(9, 3, generator=generator, dtype=torch.float64))
+    s = torch.rand(20, generator=generator, dtype=torch.float64)
+    assert_close(curve.moving()(s), (curve(s), curve.velocity(s)), rtol=0.0, atol=0.0)

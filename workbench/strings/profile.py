@@ -261,8 +261,11 @@ def refine_extrema(
     t = torch.tensor([extrema[k].t for k in inner], dtype=curve.points.dtype, device=curve.points.device)
     reach = 0.75 / (curve.nodes - 1)
 
+    moving = curve.moving()
+
     def slope(at: Tensor) -> Tensor:
-        return -(force(curve(at)) * curve.velocity(at)).sum(-1)
+        points, velocities = moving(at)
+        return -(force(points) * velocities).sum(-1)
 
     low, high = (t - reach).clamp_min(0.0), (t + reach).clamp_max(1.0)
     f_low, f_high = slope(low), slope(high)
