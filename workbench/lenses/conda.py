@@ -27,19 +27,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from workbench.checks import check_choice, check_count, check_number, check_run, check_switch, shown
+from workbench.checks import check_choice, check_count, check_number, check_run, check_switch
 from workbench.conda.context import Context, context_of
+from workbench.conda.curves import (
+    KINDS,
+    draw_between,
+    draw_forecast,
+    draw_shift,
+    find_anchors,
+    interpolate_latents,
+    variables_along,
+)
 from workbench.conda.encoders import Encoder, embed_table
 from workbench.conda.fitting import LEARNT, Training, train
 from workbench.conda.latents import Latents, check_finite, open_latents
 from workbench.conda.lifts import Lift, NeighbourIndex, lift
 from workbench.conda.settings import CondaConfig
 from workbench.conda.topology import Topology, check_topology
-from workbench.conda.trajectories import conditional_mean, fit_dynamics, fit_spline
-from workbench.curves import Curve, slerp, straight
 from workbench.devices import resolve_device
 from workbench.draws import seeded
-from workbench.errors import SettingError, ShapeError
+from workbench.errors import SettingError
 from workbench.integrators import Cancel, Progress
 from workbench.report import Provenance, SolveReport, Status, provenance_of
 
@@ -47,9 +54,6 @@ SOURCES = (
     "Contrastive Diffusion Alignment (Sandilya et al., 2025)",
     "Learnable latent embeddings for joint behavioural and neural analysis (Schneider et al., 2023)",
 )
-
-KINDS = ("spline", "line", "arc", "forecast", "shift")
-"""Curves that `trace` draws."""
 
 _CHECKED = 4000  # frames whose loops are compared
 
@@ -305,18 +309,20 @@ def trace(
     check_choice("kind", kind, KINDS)
     check_count("steps", steps, least=2)
     check_number("period", period, above=0.0, none=True)
-    rows, held = _anchors(fit, anchors, kind)
+    rows, held = find_anchors(fit.points, fit.context, anchors, kind)
     if kind == "forecast":
-        at, points = _forecast(fit, rows, steps, method, delays)
+        at, points = draw_forecast(fit.points, fit.context, rows, steps, method, delays)
     elif kind == "shift":
-        at, points = _shift(fit, rows, held, steps, before, after)
+        at, points = draw_shift(fit.points, fit.context, rows, held, steps, before, after)
     else:
-        at, points = _between(fit, rows, held, kind, times, steps, period)
+        at, points = draw_between(fit.context, rows, held, kind, times, steps, period)
     index = fit.index() if index is None else index
     table = fit.table()
     lifted = lift(index, table, points, k=k, weights=weights, rank=rank, ridge=ridge, renorm=renorm)
     ends = torch.stack([held[0], points[-1]]) if kind == "shift" else held
-    lerp_z, slerp_z = (None, None) if kind == "forecast" else _baselines(index, table, ends, steps, period)
+    lerp_z, slerp_z = (
+        (None, None) if kind == "forecast" else interpolate_latents(index, table, ends, steps, period)
+    )
     step = points.diff(dim=0).double()
     bends = points.diff(n=2, dim=0).double().square().sum(-1) if steps > 2 else torch.zeros(1)
     even = step.square().sum(-1).mean().clamp_min(torch.finfo(torch.float64).tiny)
@@ -342,7 +348,7 @@ def trace(
         points=points,
         anchors=held,
         lifted=lifted,
-        variables=_variables(fit.context, lifted),
+        variables=variables_along(fit.context, lifted),
         lerp_z=lerp_z,
         slerp_z=slerp_z,
         length=float(step.norm(dim=-1).sum()),
@@ -397,144 +403,6 @@ def _report(trained: Training, loops: Topology, config: CondaConfig) -> SolveRep
     )
 
 
-def _anchors(fit: CondaFit, anchors: object, kind: str) -> tuple[Tensor | None, Tensor]:
-    """Rows (None for free points) and points of the anchors."""
-    count = len(fit.points)
-    if anchors is None:
-        rows = fit.context.order if kind == "spline" else fit.context.order[[0, -1]]
-        rows = fit.context.order[-1:] if kind == "forecast" else rows
-        rows = rows[:1] if kind == "shift" else rows
-        return rows, fit.points[rows]
-    try:
-        given = torch.as_tensor(anchors)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise SettingError(shown("anchors", anchors), "rows of frames or points", "anchors=[0, 1]") from error
-    if given.dtype == torch.bool or given.is_complex():
-        raise SettingError(f"anchors of dtype {given.dtype}", "rows of frames or points", "mask.nonzero()")
-    if given.is_floating_point():
-        if given.ndim != 2 or given.shape[1] != fit.points.shape[1] or not len(given):
-            raise ShapeError(
-                f"anchors of shape {tuple(given.shape)}",
-                f"(any, {fit.points.shape[1]}) points, or rows of frames",
-            )
-        if not bool(torch.isfinite(given).all()):
-            raise SettingError("anchors that are not finite", "finite points of the embedding")
-        rows, points = None, given.to(fit.points)
-    else:
-        rows = given.reshape(-1).long()
-        if not len(rows) or int(rows.min()) < 0 or int(rows.max()) >= count:
-            raise SettingError(
-                f"anchor rows {rows.tolist()[:8]}", f"rows from 0 to {count - 1}", "anchors=[0, 1]"
-            )
-        points = fit.points[rows]
-    least = {"spline": 2, "line": 2, "arc": 2}.get(kind, 1)
-    if len(points) < least or (kind in ("line", "arc") and len(points) != 2):
-        raise SettingError(
-            f"{len(points)} anchors for a {kind}", "2" if kind in ("line", "arc") else f"at least {least}"
-        )
-    return rows, points
-
-
-def _between(
-    fit: CondaFit,
-    rows: Tensor | None,
-    held: Tensor,
-    kind: str,
-    times: Tensor | None,
-    steps: int,
-    period: float | None,
-) -> tuple[Tensor, Tensor]:
-    if kind != "spline":
-        draw = straight if kind == "line" else slerp
-        share = torch.linspace(0.0, 1.0, steps, dtype=torch.float64)
-        return share, draw(held[0], held[1], nodes=steps).points
-    if times is None:
-        times = fit.context.times[rows] if rows is not None else _chord_times(held, period)
-    if rows is not None and len(torch.unique(fit.context.groups[rows])) > 1:
-        raise SettingError(
-            "anchors from several trajectories", "anchors of one", "points of the embedding, with times"
-        )
-    curve = fit_spline(times, held, period=period)
-    at = curve.even_times(steps)
-    return at, curve(at)
-
-
-def _chord_times(points: Tensor, period: float | None) -> Tensor:
-    """Times of free anchors: the length gone along their polygon, scaled to one or to the period."""
-    loop = points if period is None else torch.cat([points, points[:1]])
-    gone = loop.double().diff(dim=0).norm(dim=1).cumsum(0)
-    if not bool((gone.diff(prepend=torch.zeros(1, dtype=gone.dtype)) > 0).all()):
-        raise SettingError("two anchors at the same point", "anchors that differ")
-    times = torch.cat([torch.zeros(1, dtype=torch.float64), gone]) / gone[-1] * (period or 1.0)
-    return times[: len(points)]
-
-
-def _forecast(
-    fit: CondaFit, rows: Tensor | None, steps: int, method: str, delays: int
-) -> tuple[Tensor, Tensor]:
-    if rows is None or len(rows) != 1:
-        raise SettingError("a forecast from free points", "the row of one frame", "anchors=[row]")
-    dynamics = fit_dynamics(fit.points, fit.context, method=method, delays=delays)
-    place = int(fit.context.rank[rows[0]])
-    first = int(fit.context.bounds()[0][place])
-    if place - first + 1 < delays:
-        raise SettingError(
-            f"frame {int(rows[0])}, the number {place - first + 1} of its run",
-            f"one with {delays - 1} frames before it",
-            "a later row",
-        )
-    history = fit.points[fit.context.order[place - delays + 1 : place + 1]]
-    at = fit.context.times[rows[0]] + dynamics.dt * torch.arange(1, steps + 1)
-    return at, dynamics.forecast(history, steps)
-
-
 def _said(value: object) -> object:
     """A label or variable as provenance keeps it."""
     return value.tolist() if isinstance(value, Tensor) else value
-
-
-def _shift(
-    fit: CondaFit, rows: Tensor | None, held: Tensor, steps: int, before: object, after: object
-) -> tuple[Tensor, Tensor]:
-    if after is None:
-        raise SettingError("a shift without a goal", "a label or variable", "after=1")
-    if len(held) != 1:
-        raise SettingError(f"a shift of {len(held)} anchors", "1", "anchors=[row]")
-    if before is None:
-        if rows is None:
-            raise SettingError("a shift of a free point", "what it has now", "before=0")
-        labelled = fit.context.labels is not None and isinstance(after, int)
-        if labelled or fit.context.variables is None:
-            before = None if fit.context.labels is None else int(fit.context.labels[rows[0]])
-        else:
-            before = fit.context.variables[rows[0]]
-    means = [conditional_mean(fit.points, fit.context, value) for value in (before, after)]  # type: ignore[arg-type]
-    share = torch.linspace(0.0, 1.0, steps, dtype=torch.float64)
-    return share, held[0] + share.to(held)[:, None] * (means[1] - means[0])
-
-
-def _baselines(
-    index: NeighbourIndex, table: Latents, held: Tensor, steps: int, period: float | None
-) -> tuple[Tensor, Tensor]:
-    """Interpolations of the latents nearest to the anchors, spread evenly over the anchors' pieces."""
-    z = table.rows(index.find(held, 1)[1][:, 0])
-    if period is not None:
-        z = torch.cat([z, z[:1]])
-    share = torch.linspace(0.0, len(z) - 1.0, steps, dtype=torch.float64)
-    piece = share.long().clamp(max=len(z) - 2)
-    inside = (share - piece).to(z)
-    line = torch.lerp(z[piece], z[piece + 1], inside[:, None])
-    nodes = 65
-    arcs: Curve = slerp(z[:-1], z[1:], nodes=nodes)
-    place = inside * (nodes - 1)
-    low = place.long().clamp(max=nodes - 2)
-    arc = torch.lerp(arcs.points[piece, low], arcs.points[piece, low + 1], (place - low).to(z)[:, None])
-    return line, arc
-
-
-def _variables(context: Context, lifted: Lift) -> Tensor | None:
-    y = context.variables
-    if y is None:
-        return None
-    made = (lifted.weights.to(y)[..., None] * y[lifted.neighbours]).sum(dim=1)
-    return torch.minimum(torch.maximum(made, y.amin(0)), y.amax(0))
