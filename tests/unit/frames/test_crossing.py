@@ -3,12 +3,18 @@
 import pytest
 import torch
 
+from workbench.conda.context import make_context
 from workbench.conda.latents import Latents
 from workbench.conda.lifts import NeighbourIndex, lift
+from workbench.embeddings import fit_pca
 from workbench.errors import SettingError, ShapeError
 from workbench.frames.crossing import render_crossing
+from workbench.frames.wake import simulate_wake
+from workbench.frames.wake_set import EVERY, FIRST_STEP, load_wake, scaled
 from workbench.inversions import encode, given_each
+from workbench.lenses.conda import fit_conda, trace
 from workbench.worlds import GaussianMixture
+from workbench.zoo import load_model
 
 TURNS = 24
 STEP = torch.tensor([2.0, 0.0, 0.0], dtype=torch.float64)
@@ -75,3 +81,28 @@ def test_a_curve_that_passes_no_known_condition_is_refused(crossing):
         render_crossing(*crossing, {1.0: flow(1.0)[:, :2]})
     with pytest.raises(ShapeError, match=r"^got labels of shape \(3,\)"):
         render_crossing(models, latent, lifted, labels[:3], {1.0: flow(1.0)})
+
+
+@pytest.mark.slow
+def test_between_reynolds_numbers_the_wake_is_simulated_and_a_following_condition_shows_it():
+    """From Re 60 to 160 at one moment of the cycle; 95 is of no class, 70, 110, 130, 150 of no frame."""
+    between = (70.0, 95.0, 110.0, 130.0, 150.0)
+    flows = simulate_wake(between, steps=FIRST_STEP + 32 * EVERY, frames_from=FIRST_STEP, every=EVERY)
+    truth = {(re - 60) / 10: scaled(film) for re, film in zip(between, flows.frames, strict=True)}
+    sample, net = load_wake(), load_model("wake")
+    stops = (0, 2, 4, 6, 8, 10)
+    kept = torch.cat([(sample.labels == k).nonzero()[:28, 0] for k in stops])
+    x, labels, times = sample.points[kept], sample.labels[kept], sample.steps[kept]
+    pair = fit_pca(x.double(), axes=2).encode(x.double())
+    moment = torch.atan2(pair[:, 1], pair[:, 0])
+    known = torch.stack([moment.cos(), moment.sin(), labels / 5.0], dim=1)
+    latent = encode(given_each(net, labels.tolist()), x, low=0.3, depth=2.0, steps=20)
+    fit = fit_conda(
+        latent.joined(), make_context(len(x), known, groups=labels, times=times), positives="delta",
+        delta=0.15, dim=3, iterations=600, restarts=2, batch=160, topology=False,
+    )  # fmt: skip
+    anchors = [int(torch.where(labels == k, moment.abs(), torch.inf).argmin()) for k in stops]
+    path = trace(fit, fit.points[anchors], steps=33)
+    found = render_crossing(net, latent, path.lifted, labels, truth)
+    assert found.following_error < 0.15
+    assert found.held_error > 0.5
