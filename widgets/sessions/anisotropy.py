@@ -63,6 +63,7 @@ class AnisotropyState:
         directions: Directions learnt.
         images: Real images whose alignment is shown.
         image_steps: Steps on them in the notebook.
+        model: The trained model of the notebook, by name or path.
         basis: Basis in which they are shown: "own", "w_min" or "w_max".
         follow: Steps over which the notebook follows networks in training.
         device: Where to compute.
@@ -84,6 +85,7 @@ class AnisotropyState:
     directions: int = 2
     images: str = "digits"
     image_steps: int = 0
+    model: str = "digits"
     basis: str = "own"
     follow: int = 12
     device: str = "cpu"

@@ -9,16 +9,15 @@ from dataclasses import dataclass
 
 import torch
 
-from workbench.adapters.wrap import WrappedModel
 from workbench.decoders import Autoencoder, decoder_of
 from workbench.doctor.diagnosis import Costs, LensRow
 from workbench.doctor.readings import inner_of
 from workbench.errors import ConvergenceWarning
 from workbench.flows import log_likelihood
 from workbench.lenses import LENSES
+from workbench.lenses.anisotropy import lacking_of
 from workbench.lenses.paths import find_path
 from workbench.models import ExactScore, Frame, ScoreModel, expand_sigma
-from workbench.nets import NetModel
 from workbench.types import Points, Sigma
 
 NODES = 17
@@ -131,9 +130,9 @@ def _fisher(model: ScoreModel, costs: Costs | None, like: torch.Tensor) -> list[
 
 
 def _anisotropy(model: ScoreModel, costs: Costs | None, like: torch.Tensor) -> list[LensRow]:
-    resettable = _resettable(model)
+    lacks = lacking_of(model)
+    resettable = not lacks
     task = f"directions of {NETWORKS} untrained networks"
-    lacks = "" if resettable else "a torch network whose layers can start anew"
     single = None if costs is None else 1e-3 * costs.single.value * NETWORKS
     rows = [
         LensRow(
@@ -190,17 +189,6 @@ def _likelihood(model: ScoreModel, costs: Costs | None, like: torch.Tensor) -> l
     return [
         LensRow("likelihood", "one point, 20 steps, with its error", True, "", calls, _took(costs, calls))
     ]
-
-
-def _resettable(model: ScoreModel) -> bool:
-    """Whether the network behind it can be initialised anew."""
-    inner = inner_of(model)
-    if isinstance(inner, NetModel):
-        return True
-    network = inner.network if isinstance(inner, WrappedModel) else None
-    return network is not None and any(
-        callable(getattr(layer, "reset_parameters", None)) for layer in network.modules()
-    )
 
 
 _ROWS = {"paths": _paths, "fisher": _fisher, "anisotropy": _anisotropy, "conda": _conda}

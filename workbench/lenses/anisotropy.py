@@ -156,6 +156,24 @@ def find_directions(
     return directions_of(geometry, count=count, tol=tol, asked=networks)
 
 
+def lacking_of(model: object) -> str:
+    """What a model lacks to have directions: the network behind it must be known, and its layers start anew.
+
+    Args:
+        model: A model as `find_directions` takes it, or any other.
+
+    Returns:
+        What is lacking, in words; empty where `find_directions` answers.
+    """
+    inner = model.model if isinstance(model, LatentModel) else model
+    if isinstance(inner, NetModel):
+        return ""
+    network = inner.network if isinstance(inner, WrappedModel) else None
+    layers = [] if network is None else network.modules()
+    known = any(callable(getattr(layer, "reset_parameters", None)) for layer in layers)
+    return "" if known else "a torch network whose layers can start anew"
+
+
 def directions_of(
     geometry: Geometry, *, count: int | None = None, tol: float = 0.1, asked: int | None = None
 ) -> DirectionsResult:

@@ -13,7 +13,7 @@ from workbench.anisotropy.probes import gaussian_probe
 from workbench.architectures import ShiftUNet
 from workbench.decoders import LatentModel
 from workbench.errors import ConvergenceWarning, SettingError
-from workbench.lenses.anisotropy import DirectionsResult, directions_of, find_directions
+from workbench.lenses.anisotropy import DirectionsResult, directions_of, find_directions, lacking_of
 from workbench.models import Frame
 from workbench.nets import Denoiser, Mlp, NetModel
 from workbench.report import Status
@@ -133,6 +133,8 @@ def test_an_opened_function_is_refused():
     model = wrap(lambda x, t, c: x, prediction="x0", schedule=LINEAR, shape=(2,))
     with pytest.raises(SettingError, match="no network is known"):
         find_directions(model, seed=0)
+    assert "start anew" in lacking_of(model)
+    assert lacking_of(wrap(nn.Conv2d(1, 1, 1), prediction="x0", schedule=LINEAR, shape=(1, 2, 2))) == ""
 
 
 def test_the_report_says_when_the_last_layer_is_sampled():

@@ -12,11 +12,26 @@ from widgets.app.link import differences
 from widgets.app.offer import bearable
 from widgets.cells import read_values, write_cell
 from widgets.figures.status import status_line
+from widgets.figures.trials import BASES
 from widgets.scheduling import Outcome, Progress
-from widgets.sessions.anisotropy import AnisotropyState, Results, check_state, find_results, look_figures
+from widgets.sessions.anisotropy import (
+    AnisotropyState,
+    Results,
+    align_state,
+    check_state,
+    checks_sentence,
+    find_results,
+    lay_figures,
+    lay_sentence,
+    look_figures,
+)
+from workbench.anisotropy.pairs import Lay
+from workbench.anisotropy.selfcheck import check_anisotropy
 from workbench.architectures import ARCHITECTURES
 from workbench.errors import WorkbenchError
 
+_SHOWN = {words: key for key, words in BASES.items()}
+_ALIGNING = {"learner", "images", "basis"}
 _FIRST = {"architecture": "unet8-time", "other": "dit8-2", "networks": 48}
 """Small architectures: a visitor sees something within seconds."""
 
@@ -37,8 +52,12 @@ class AnisotropyTab:
         check_state(self.state)
         names = [architecture.name for architecture in ARCHITECTURES]
         self.figures = {
-            name: FigurePane() for name in ("spectrum", "gallery", "gallery_other", "map", "confidence")
-        }
+            name: FigurePane()
+            for name in (
+                "spectrum", "gallery", "gallery_other", "map", "confidence", "alignment", "basis",
+            )
+        }  # fmt: skip
+        self.lay: Lay | None = None
         self.controls: dict[str, Any] = {
             "architecture": pn.widgets.Select(label="architecture", options=names, width=SIDE),
             "other": pn.widgets.Select(label="beside it", options=names, width=SIDE),
@@ -48,7 +67,12 @@ class AnisotropyTab:
             ),
             "level": Slider(host.look, "noise level (−1: all)", start=-1, end=999, step=1),
             "networks": Slider(host.look, "networks", value=48, start=16, end=400, step=8),
+            "learner": pn.widgets.Select(label="learner of the images", options=names, width=SIDE),
+            "images": pn.widgets.Select(label="images", options=["digits", "fashion"], width=SIDE),
+            "basis": pn.widgets.RadioButtonGroup(label="images shown", options=_SHOWN, width=SIDE),
         }
+        self.align = pn.widgets.Button(label="Align the images")
+        self.check = pn.widgets.Button(label="Self-check")
         self.cancel = pn.widgets.Button(label="Cancel")
         self.copy = pn.widgets.Button(label="Copy as parameters")
         self.parameters = pn.pane.Str("", visible=False, styles={"overflow-x": "auto", "max-width": "100%"})
@@ -59,7 +83,14 @@ class AnisotropyTab:
             control.param.watch(self._controlled, "value")
         self.cancel.on_click(lambda _: self._scheduler.cancel())
         self.copy.on_click(self._copied)
-        self.side = [*self.controls.values(), pn.Row(self.cancel, self.copy), self.parameters]
+        self.align.on_click(lambda _: self._submit("align"))
+        self.check.on_click(lambda _: self._submit("check"))
+        self.side = [
+            *self.controls.values(),
+            pn.Row(self.align, self.check),
+            pn.Row(self.cancel, self.copy),
+            self.parameters,
+        ]
         self.main = pn.Column(*self.figures.values(), sizing_mode="stretch_width", margin=0)
         self._submit()
 
@@ -89,39 +120,67 @@ class AnisotropyTab:
         except WorkbenchError as error:
             self.host.fail(error)
             return
-        self.state = state
+        old, self.state = self.state, state
         self._show_state()
-        self._submit()
+        if name not in _ALIGNING:
+            self._submit()
+        elif name == "basis":
+            self._turn()
+        elif getattr(old, name) != value:
+            self.lay = None  # it belonged to another learner or other images
 
     def _copied(self, _: Any) -> None:
         self.parameters.object = write_cell(self.state)
         self.parameters.visible = True
 
-    def _submit(self) -> None:
+    def _submit(self, task: str = "look") -> None:
         self.host.busy()
-        self._scheduler.submit(self.state, "full")
+        self._scheduler.submit((task, self.state), "full")
 
     def _solve(
-        self, state: AnisotropyState, speed: str, cancel: threading.Event, progress: Progress
-    ) -> Results:
+        self, asked: tuple[str, AnisotropyState], speed: str, cancel: threading.Event, progress: Progress
+    ) -> tuple[str, Any]:
+        task, state = asked
+        if task == "check":
+            return task, check_anisotropy()
+        if task == "align":
+            return task, align_state(state, cancel, progress)
+
         def shown(results: Results) -> None:
             if not cancel.is_set():
                 self.host.later(self._show, results)
 
-        return find_results(state, cancel, progress, shown)
+        return task, find_results(state, cancel, progress, shown)
 
     def _deliver(self, outcome: Outcome) -> None:
         if outcome.error:
             self.host.fail(outcome.error)
             return
-        self._show(outcome.value)
-        first = next(iter(outcome.value.values()))
+        task, value = outcome.value
+        if task == "check":
+            self.host.say(*checks_sentence(value))
+            return
+        if task == "align":
+            self.lay = value
+            self._turn()
+            self.host.say(lay_sentence(value))
+            return
+        self._show(value)
+        first = next(iter(value.values()))
         notes = [
             *first.report.warnings,
             *(["stopped by you: what was summed so far"] if outcome.stopped else []),
         ]
         kind = "idle" if first.report.converged else "warning"
         self.host.say("<br>".join([status_line(first.report, first.provenance), *notes]), kind)
+
+    def _turn(self) -> None:
+        """Show the images in the basis that is chosen: one click, no computation, once they are aligned."""
+        if self.lay is None:
+            self._submit("align")
+            return
+        for name, drawing in lay_figures(self.lay, self.state.basis, self.host.look).items():
+            self.figures[name].show(drawing)
 
     def _show(self, results: Results) -> None:
         for name, drawing in look_figures(results, self.host.look).items():
