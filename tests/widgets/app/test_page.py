@@ -220,6 +220,28 @@ def test_the_anisotropy_tab_shows_both_architectures():
     page.close()
 
 
+def test_one_click_of_the_anisotropy_tab_turns_the_images_into_another_basis():
+    page = open_page(
+        tab="anisotropy",
+        anisotropy='{"architecture": "dit8-2", "other": "dit8-2", "networks": 16, "learner": "dit8-2"}',
+    )
+    tab = page.tabs["anisotropy"]
+    tab.controls["basis"].value = "w_min"
+    assert page.host.wait()
+    assert "of the way from W_min to W_max" in page.host.text
+    assert len(tab.figures["basis"].figure.layout.images) == 18
+    tab.controls["basis"].value = "own"  # at once: nothing is computed again
+    assert len(tab.figures["basis"].figure.layout.images) == 9
+    tab.controls["learner"].value = "dit16-4"
+    tab.align.clicks += 1
+    assert page.host.wait()
+    assert "images of the learner's size" in page.host.text.lower()
+    tab.check.clicks += 1
+    assert page.host.wait()
+    assert "checks pass" in page.host.text
+    page.close()
+
+
 @pytest.mark.parametrize("here", [True, False])
 def test_only_visitors_at_the_machine_see_where_its_model_lies(tmp_path, here):
     path = str(tmp_path / "mine.safetensors")
