@@ -64,6 +64,11 @@ class Answer:
     seconds: float
 
     @property
+    def preview(self) -> str:
+        """The regime that a coarse path is a preview of; empty for a full one."""
+        return self.state.regime if self.speed == "coarse" else ""
+
+    @property
     def barrier_error(self) -> float | None:
         """Barrier found minus the exact one, in the energy's unit."""
         return None if self.exact is None else float(self.result.barrier.value) - self.exact.barrier

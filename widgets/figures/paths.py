@@ -36,6 +36,7 @@ def profile_figure(
     theme: str | Theme = "light",
     exact: float | None = None,
     width: int | None = None,
+    preview: str = "",
 ) -> go.Figure:
     """Energy, or likelihood, along the arc of a path, with every barrier marked.
 
@@ -47,6 +48,7 @@ def profile_figure(
         theme: Name or theme.
         exact: The true barrier where it is known, drawn as a line; in the energy's unit.
         width: Pixels.
+        preview: The regime that was asked for, where the path is a preview of it; empty for an answer.
 
     Returns:
         Traces "profile", "nodes", "highest barrier", "barriers" and, with `exact`, "exact barrier".
@@ -96,7 +98,7 @@ def profile_figure(
     return dress(
         drawing,
         title=_profile_title(result, scale, factor),
-        subtitle=describe(result),
+        subtitle=describe(result, preview),
         status=status_line(result.report, result.provenance),
         trusted=result.report.converged,
         theme=look,
@@ -162,10 +164,14 @@ def _barrier_note(barrier, unit: str) -> str:
     return f"barrier {float(barrier.height):.6g} {unit}<br>{index}, {polished}"
 
 
-def describe(result: PathResult) -> str:
-    """One line on what was computed: regime, model, noise level, nodes and the regime's own settings."""
+def describe(result: PathResult, preview: str = "") -> str:
+    """One line on what was computed: regime, model, noise level, nodes and the regime's own settings.
+
+    A preview may be found in a cheaper way: it is named after the regime that was asked for.
+    """
     settings = result.provenance.settings
-    parts = [f"{result.regime} path in {result.provenance.model}"]
+    kind = f"{preview} path, preview," if preview else f"{result.regime} path"
+    parts = [f"{kind} in {result.provenance.model}"]
     if result.regime in ("mep", "principal") and settings.get("gamma") is not None:
         parts.append(f"γ = {settings['gamma']:g}")
     if settings.get("temperature"):

@@ -269,7 +269,10 @@ class PathExplorer(SolvingView):
         self.canvas.show(**self.session.scene(answer, self._look))
         exact = None if answer.exact is None else answer.exact.barrier
         width = self._figure_width
-        self.profile.show(profile_figure(answer.result, theme=self._look, exact=exact, width=width))
+        drawn = profile_figure(
+            answer.result, theme=self._look, exact=exact, width=width, preview=answer.preview
+        )
+        self.profile.show(drawn)
         self.facts.value = facts_table(self.session.facts(answer), self._look)
         if answer.speed == "full" or not answer.result.report.converged:
             line = status_line(answer.result.report, answer.result.provenance)

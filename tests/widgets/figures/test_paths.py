@@ -41,6 +41,11 @@ def status_of(drawing):
     return next(note.text for note in drawing.layout.annotations if note.name == "status")
 
 
+def test_a_preview_is_named_after_the_regime_that_was_asked_for(valley):
+    assert "mep path, preview, in" in str(profile_figure(valley, preview="mep").to_dict())
+    assert "preview" not in str(profile_figure(valley).to_dict())
+
+
 def test_the_profile_has_its_traces_titles_and_range(valley):
     drawing = profile_figure(valley, exact=1.587)
     assert [t.name for t in drawing.data] == [

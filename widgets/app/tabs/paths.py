@@ -196,7 +196,10 @@ class PathsTab:
         exact = None if answer.exact is None else answer.exact.barrier
         if answer.speed == "full" or (now > self._drawn + FIGURE_PAUSE and not self.host.turns.waiting):
             self._drawn = now
-            self.profile.show(profile_figure(answer.result, theme=look, exact=exact, width=SIZES.width))
+            drawn = profile_figure(
+                answer.result, theme=look, exact=exact, width=SIZES.width, preview=answer.preview
+            )
+            self.profile.show(drawn)
         self.facts.object = facts_table(self.session.facts(answer), look)
         report = answer.result.report
         if answer.speed == "full" or not report.converged:
