@@ -436,6 +436,7 @@ function render({ model, el }) {
     note.hidden = !get("note");
   }
   lassoTool({ svg, place, inside, model });
+  dropTool({ root, model });
   svg.addEventListener("dblclick", add);
   svg.addEventListener("wheel", wheel, { passive: false });
   svg.addEventListener("pointerdown", hold);

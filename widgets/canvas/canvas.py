@@ -14,7 +14,7 @@ import traitlets
 from widgets.canvas.scene import Gesture, gesture_of, theme_traits
 
 HERE = pathlib.Path(__file__).parent
-SOURCES = (HERE / "points.js", HERE / "lasso.js", HERE / "canvas.js")
+SOURCES = (HERE / "points.js", HERE / "lasso.js", HERE / "drop.js", HERE / "canvas.js")
 STYLE = HERE / "canvas.css"
 MODULE = "\n".join(source.read_text(encoding="utf-8") for source in SOURCES)
 """The front end as one module; it imports nothing."""
@@ -62,6 +62,8 @@ class Canvas(anywidget.AnyWidget):
     gesture = traitlets.Dict().tag(sync=True)
     lasso = traitlets.List(traitlets.Float()).tag(sync=True)
     answered = traitlets.Int(0).tag(sync=True)
+    takes_files = traitlets.Bool(False).tag(sync=True)
+    dropped = traitlets.Dict().tag(sync=True)
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**{**theme_traits(traits.pop("theme", "light")), **traits})

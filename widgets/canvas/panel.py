@@ -48,6 +48,8 @@ class PageCanvas(AnyWidgetComponent):
     gesture = param.Dict(default={})
     lasso = param.List(default=[])
     answered = param.Integer(default=0)
+    takes_files = param.Boolean(default=False)
+    dropped = param.Dict(default={})
 
     def __init__(self, **params: Any) -> None:
         super().__init__(**{**theme_traits(params.pop("theme", "light")), **params})

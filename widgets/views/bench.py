@@ -78,6 +78,8 @@ class BenchExplorer(ipywidgets.VBox):
         self.badge = ipywidgets.HTML()
         self.canvas = Canvas(theme=self._look.name, layout=ipywidgets.Layout(width="100%"))
         self.canvas.on_gesture(self._gestured)
+        self.canvas.takes_files = True
+        self.canvas.observe(self._dropped, "dropped")
         self.table, self.words = ipywidgets.HTML(), ipywidgets.HTML()
         waiting = sentence("This appears with the first answer.", theme=self._look)
         self.strip, self.marks = FigureBox(waiting), FigureBox(waiting)
@@ -314,10 +316,15 @@ class BenchExplorer(ipywidgets.VBox):
 
     def _uploaded(self, change: Any) -> None:
         for item in change["new"] or ():
-            content = bytes(item["content"])
-            self._try(
-                lambda item=item, content=content: self.bench.look_at(read_view(content, source=item["name"]))
-            )
+            self._open(bytes(item["content"]), item["name"])
+
+    def _dropped(self, change: Any) -> None:
+        file = change["new"]
+        self._open(str(file.get("text", "")).encode(), str(file.get("name", "a file")))
+
+    def _open(self, content: bytes, name: str) -> None:
+        """Look at a saved view that came from the browser."""
+        self._try(lambda: self.bench.look_at(read_view(content, source=name)))
 
     def _reveal(self, text: str) -> None:
         self.text.value = text

@@ -287,6 +287,10 @@ def test_a_gesture_on_the_bench_is_its_state_and_a_saved_view_is_reopened(bench)
     tab.view.file = {"name": "view.yaml", "data": base64.b64encode(b"- no view").decode(), "count": 2}
     assert bench.host.text.startswith("Got the uploaded view")
     assert tab.bench.state.start == ""
+    other = saved.replace("start: ''", "start: -1,0.5")
+    tab.canvas.dropped = {"name": "view.yaml", "text": other, "count": 1}
+    assert bench.host.wait(120)
+    assert tab.bench.state.start == "-1,0.5"
 
 
 def drawing(value):

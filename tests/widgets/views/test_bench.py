@@ -151,6 +151,12 @@ def test_a_view_is_saved_opened_copied_and_cited(view, tmp_path, monkeypatch):
     upload(view, "view.yaml", content)
     assert view.wait()
     assert view.state == changed
+    original = (tmp_path / "view.yaml").read_text()
+    view.canvas.dropped = {"name": "view.yaml", "text": original, "count": 1}
+    assert view.wait()
+    assert view.state.start == ""
+    view.canvas.dropped = {"name": "evil.yaml", "text": "!!python/object:os.system x", "count": 2}
+    assert "evil.yaml" in view.status.text
     view.load("view.yaml")
     assert view.wait()
     assert view.state.start == ""

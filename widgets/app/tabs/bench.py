@@ -60,6 +60,8 @@ class BenchTab:
         self.bench.place.subject.ends(self.bench.state.start, self.bench.state.end)
         self.canvas = PageCanvas(theme=host.look.name, sizing_mode="stretch_width", max_width=680)
         self.canvas.on_gesture(self._gestured)
+        self.canvas.takes_files = True
+        self.canvas.param.watch(self._dropped, "dropped")
         self.badge, self.words = (pn.pane.HTML("", sizing_mode="stretch_width") for _ in range(2))
         self.table = pn.pane.HTML("", sizing_mode="stretch_width", styles=_WIDE)
         self.strip, self.marks = FigurePane(), FigurePane()
@@ -185,8 +187,16 @@ class BenchTab:
         return name
 
     def _reopened(self, _: Any) -> None:
+        self._open(lambda: self.view.content())
+
+    def _dropped(self, event: Any) -> None:
+        self._open(lambda: str(event.new.get("text", "")).encode())
+
+    def _open(self, content: Callable[[], bytes]) -> None:
+        """Look at a saved view that came from the browser."""
+
         def read() -> BenchState:
-            values = view_parameters(view_text(self.view.content()), source="the uploaded view")
+            values = view_parameters(view_text(content()), source="the uploaded view")
             return state_of(bearable(values))
 
         self._take(read)
