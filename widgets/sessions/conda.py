@@ -35,6 +35,7 @@ from widgets.theme import Theme
 from workbench.checks import check_choice
 from workbench.conda.films import save_film
 from workbench.conda.lifts import WEIGHTS, Lift
+from workbench.conda.picking import enclosed_rows, nearest_leg
 from workbench.errors import SettingError, ShapeError
 from workbench.fields import Window
 from workbench.lenses.conda import CondaFit, TraceResult, trace
@@ -253,23 +254,9 @@ class CondaSession:
         Args:
             corners: x and y of every corner in turn.
         """
-        polygon = np.asarray(corners, dtype=np.float64).reshape(-1, 2)
-        if len(polygon) < 3 or not np.isfinite(polygon).all():
-            return torch.zeros(0, dtype=torch.long)
-        x, y = self.coords.numpy().T
-        inside = np.zeros(len(x), dtype=bool)
-        near = (
-            (x >= polygon[:, 0].min()) & (x <= polygon[:, 0].max())
-            & (y >= polygon[:, 1].min()) & (y <= polygon[:, 1].max())
-        ).nonzero()[0]  # fmt: skip
-        px, py = x[near], y[near]
-        odd = np.zeros(len(near), dtype=bool)
-        for (ax, ay), (bx, by) in zip(polygon, np.roll(polygon, -1, axis=0), strict=True):
-            if ay != by:
-                crosses = (ay > py) != (by > py)
-                odd ^= crosses & (px < (bx - ax) * (py - ay) / (by - ay) + ax)
-        inside[near] = odd
-        return torch.from_numpy(inside.nonzero()[0])
+        whole = len(corners) - len(corners) % 2
+        polygon = torch.tensor(list(corners)[:whole], dtype=torch.float64).reshape(-1, 2)
+        return enclosed_rows(self.coords, polygon)
 
     def nearest_to(self, rows: Tensor, count: int = SHOWN) -> Tensor:
         """The frames of a selection that are nearest to its middle, nearest first."""
@@ -431,13 +418,8 @@ class CondaSession:
 
     def _insert(self, place: Tensor) -> None:
         """One more control point, on the leg of the polygon that it is nearest to."""
-        polygon = self.plane.encode(self.controls)
-        a, b = polygon[:-1], polygon[1:]
-        legs = b - a
-        share = (((place - a) * legs).sum(-1) / legs.square().sum(-1).clamp_min(1e-300)).clamp(0, 1)
-        foot = a + share[:, None] * legs
-        leg = int((foot - place).norm(dim=1).argmin())
-        base = torch.lerp(self.controls[leg], self.controls[leg + 1], share[leg])
+        leg, share = nearest_leg(self.plane.encode(self.controls), place)
+        base = torch.lerp(self.controls[leg], self.controls[leg + 1], share)
         made = base + self._off_plane(place - self.plane.encode(base))
         self.controls = torch.cat([self.controls[: leg + 1], made[None], self.controls[leg + 1 :]])
 

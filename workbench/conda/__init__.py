@@ -6,8 +6,9 @@ them back to the z, which the untouched generative model renders.
 
 `context` says which frames follow which; `positives` draws pairs that belong together; `infonce` is the loss;
 `settings`, `scaling`, `encoders`, `stack` and `fitting` train; `estimator` offers it in the conventions of
-scikit-learn; `topology` and `consistency` judge the map; `trajectories` and `curves` draw in it; `latents` and
-`lifts` bring them back; `gaps` scores them on frames that nothing has seen.
+scikit-learn; `topology` and `consistency` judge the map; `trajectories` and `curves` draw in it; `latents`
+and `lifts` bring them back; `gaps` scores them on frames that nothing has seen; `picking` finds what a hand
+points at.
 
 References:
     Contrastive Diffusion Alignment: Learning Structured Latents for Controllable Generation (Sandilya et al.,
