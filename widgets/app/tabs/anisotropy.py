@@ -30,7 +30,7 @@ from workbench.anisotropy.selfcheck import check_anisotropy
 from workbench.architectures import ARCHITECTURES
 from workbench.errors import WorkbenchError
 
-_SHOWN = {words: key for key, words in BASES.items()}
+_SHOWN = {words.removeprefix("turned by "): key for key, words in BASES.items()}
 _ALIGNING = {"learner", "images", "basis"}
 _FIRST = {"architecture": "unet8-time", "other": "dit8-2", "networks": 48}
 """Small architectures: a visitor sees something within seconds."""
