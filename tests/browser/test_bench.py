@@ -15,6 +15,13 @@ SHOW = (
     "view.file.value = {path!r}\nview"
 )
 PATIENCE = 180_000
+DROP = """(node, text) => {
+  const carried = new DataTransfer();
+  carried.items.add(new File([text], "view.yaml", {type: "application/yaml"}));
+  for (const kind of ["dragover", "drop"])
+    node.dispatchEvent(new DragEvent(kind, {dataTransfer: carried, bubbles: true, cancelable: true}));
+}"""
+"""Drop a file with this text on the picture."""
 START = ".wb-point[data-id=start]"
 
 
@@ -84,6 +91,12 @@ def test_all_lenses_follow_a_drag_and_a_saved_view_is_repeated(
     assert cell(page, "geodesic", "length, density") == pytest.approx(
         view.table.row("geodesic").lengths["density"].value, rel=1e-4
     )
+
+    start.fill("-2.5,0.5")
+    start.press("Enter")
+    settled(page, dragged)
+    page.locator(".wb-canvas").first.evaluate(DROP, saved.read_text(encoding="utf-8"))
+    assert settled(page, "-2.5,0.5") == dragged
 
     assert page.outside == []
     assert page.problems == []
