@@ -20,6 +20,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from workbench.errors import SettingError
 from workbench.models import Frame, ScoreModel
 from workbench.types import Points, Scalars, Sigma, Vectors
 
@@ -127,7 +128,7 @@ class Latents:
         return -x
 
     def sample(self, count: int, *, generator: torch.Generator) -> Points:
-        """Latents as a GAN draws them, shape (count, dim), on the generator's device."""
+        """Latents as a GAN draws them, shape (count, dim), in torch's default type, beside the generator."""
         return torch.randn(count, self.frame.dim, generator=generator, device=generator.device)
 
 
@@ -159,5 +160,10 @@ def show_points(model: ScoreModel | Decoder | Latents, points: Tensor) -> tuple[
     decoder = decoder_of(model)
     if decoder is not None:
         return decoder.decode(points), decoder.picture
-    assert isinstance(model, ScoreModel)  # what has no decoder has a frame
+    if not isinstance(model, ScoreModel):
+        raise SettingError(
+            f"{type(model).__name__}, which has no frame",
+            "a score model, a latent model, a decoder or its latents",
+            "open_model(...)",
+        )
     return points, model.frame

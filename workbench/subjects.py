@@ -326,8 +326,7 @@ def open_subject(
     )
     if isinstance(network, FlowDensity):
         return Subject(network, network.frame, "", "", device=place, dtype=precision)
-    if not isinstance(network, ScoreModel):
-        assert isinstance(network, Decoder)  # the only other thing that opens
+    if isinstance(network, Decoder) and not isinstance(network, ScoreModel):
         latents = Latents(network)
         return Subject(latents, latents.frame, "0", "1", device=place, dtype=precision)
     frame = network.frame

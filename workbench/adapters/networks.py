@@ -7,10 +7,12 @@ callable (autocast, a compiler) keeps it as `plain`; a plain function holds none
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
+
+from workbench.errors import SettingError
 
 Asking = Callable[[Tensor, Tensor, Any], Tensor]
 """Callable (x, t, condition) -> F."""
@@ -51,6 +53,8 @@ def network_of(module: Asking) -> nn.Module | None:
     """
     if isinstance(module, nn.Module):
         return module
+    if not is_dataclass(module):  # somebody's own callable: nothing is known of how it asks what it holds
+        return None
     if isinstance(module, Around):
         return network_of(module.plain)
     held = module.network if isinstance(module, Holder) else None
@@ -67,7 +71,16 @@ def asking(module: Asking, network: Any, *, bare: bool = True) -> Asking:
 
     Returns:
         The callable.
+
+    Raises:
+        SettingError: If `network_of` knows no network of the callable.
     """
+    if network_of(module) is None:
+        raise SettingError(
+            f"{type(module).__name__}, a callable of which no network is known",
+            "a torch network, or an adapter's callable around one",
+            "the network itself",
+        )
     if isinstance(module, nn.Module):
         return network
     if isinstance(module, Around):

@@ -176,7 +176,8 @@ def compare(inquiry: Inquiry, answers: tuple[LensAnswer, ...]) -> Comparison:
                 truth.how,
             )
         )
-    calls = int(tops[2].sum()) + len(lines) * count * sum(name != "euclidean" for name in names)
+    measured = count + len(range(0, count, 2)) if inquiry.full else count  # again from every second node
+    calls = int(tops[2].sum()) + len(lines) * measured * sum(name != "euclidean" for name in names)
     return Comparison(tuple(rows), distances, sigma, ground.unit, state.metric, calls)
 
 
@@ -214,7 +215,7 @@ def _lengths(metric, fine: Tensor, full: bool) -> Tensor:
     which a coarse answer leaves out."""
     flat = curve_length(metric, fine).detach()
     if not full:
-        return torch.stack([flat, torch.zeros_like(flat)])
+        return torch.stack([flat, torch.full_like(flat, torch.nan)])
     half = curve_length(metric, fine[:, ::2]).detach()
     return torch.stack([flat + (flat - half) / 3.0, (flat - half).abs() / 3.0])
 

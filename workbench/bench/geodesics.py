@@ -199,7 +199,7 @@ def geodesic_of(inquiry: Inquiry, metric: Metric) -> GeodesicResult:
 
 def _near(inquiry: Inquiry, ends: tuple[Tensor, Tensor]) -> Tensor | None:
     """Inner points of the geodesic that was found last, carried along with the ends; None without one."""
-    for line in (line for answer in inquiry.near for line in answer.lines):
+    for line in (line for answer in inquiry.near if answer.lens == "fisher" for line in answer.lines):
         if line.kind == "geodesic":
             return carried(Curve.through(line.points), ends, CARRIED).points[1:-1]
     return None

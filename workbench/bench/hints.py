@@ -68,8 +68,11 @@ def carried(curve: Curve, ends: tuple[Tensor, Tensor], nodes: int) -> Curve:
 
     Args:
         curve: One curve, points (nodes, dim).
-        ends: Where its ends go.
+        ends: Where its ends go, each of shape (dim,).
         nodes: Nodes of the new curve.
+
+    Returns:
+        The curve, points (nodes, dim). No model calls.
     """
     points = curve.points if curve.nodes == nodes else curve.resample(nodes).points
     share = torch.linspace(0.0, 1.0, nodes, dtype=points.dtype, device=points.device)[:, None]

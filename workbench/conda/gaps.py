@@ -206,7 +206,7 @@ def measure_gaps(
         span,
         report=SolveReport(
             status=Status.CONVERGED,
-            iterations=len(gaps),
+            iterations=0,
             residual=None,
             model_calls=0,
             message=f"{len(gaps)} gaps of {len(rows)} hidden frames; {quarter:.1f} steps are a quarter cycle",

@@ -87,11 +87,12 @@ def examine(
     elif isinstance(model, Decoder):
         parts = examine_decoder(model, like, generator=generator, batch=BATCH)
     else:
+        drawn = data
         if data is None and isinstance(model, FlowDensity):
-            data = model.sample(BATCH, generator=seeded(None))
-        if data is None:
+            drawn = model.sample(BATCH, generator=generator)
+        if drawn is None:
             raise SettingError(f"the energy {model.name} without points", "data to ask it at", "--data PATH")
-        points = read_rows(data)[:BATCH]
+        points = read_rows(drawn)[:BATCH]
         parts = examine_landscape(model, points.flatten(1).to(like), generator=generator)
     findings, costs, lenses = parts
     findings = [*findings, *_noted(model)]

@@ -125,8 +125,8 @@ def _directions_together(push: Push, x: Tensor, basis: Tensor) -> tuple[Tensor, 
     try:
         dims: Any = (None, 0)  # the value is not mapped; torch's annotation knows numbers only
         return vmap(lambda v: push(x, v.expand_as(x)), out_dims=dims)(basis)
-    except RuntimeError as error:
-        if "vmap" not in str(error):
+    except (RuntimeError, ValueError) as error:
+        if "vmap" not in str(error) and "BatchedTensor" not in str(error):
             raise
     return _directions_in_batch(push, x, basis)
 

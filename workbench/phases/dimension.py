@@ -156,14 +156,14 @@ def measure_dimension(
     Args:
         model: The score model.
         x: One point on the data, shape (dim,).
-        sigma: A small noise level; None for a tenth of the data's unit, or the model's smallest level.
+        sigma: A small noise level; None for a tenth of the data's deviation, or the model's smallest level.
         probes: Random signs for the divergence.
         generator: Source of signs and scatter; None for one of seed 0.
 
     Returns:
         Both readings. Twice the probes and up to 4 dim model calls; dim where that is more than a thousand.
     """
-    sigma = max(0.1, model.frame.sigma_min) if sigma is None else sigma
+    sigma = max(0.1 * model.frame.data_std, model.frame.sigma_min) if sigma is None else sigma
     dim, generator = model.frame.dim, seeded(generator, x.device)
     flipd = measure_flipd(model, x, sigma, probes=probes, generator=generator)
     normal = None

@@ -13,6 +13,7 @@ from workbench.adapters.effects import with_autocast, with_compile
 from workbench.adapters.wrap import wrap
 from workbench.anisotropy.levels import Levels, weight_of
 from workbench.architectures import reset_architecture
+from workbench.errors import SettingError
 from workbench.lenses.anisotropy import find_directions
 from workbench.schedules import LINEAR, VP_COSINE
 
@@ -76,6 +77,23 @@ def test_the_bound_condition_is_asked():
 
 def test_a_function_holds_no_network():
     assert wrap(lambda x, t, c: x, prediction="x0", schedule=LINEAR, shape=(2,)).network is None
+
+
+class Foreign:
+    """Somebody's own callable around a network; how it asks it is its own business."""
+
+    def __init__(self):
+        self.network = torch.nn.Linear(2, 2)
+
+    def __call__(self, x, t, condition):
+        return self.network(x)
+
+
+def test_a_foreign_callable_around_a_network_is_no_holder_and_says_so():
+    model = wrap(Foreign(), prediction="x0", schedule=LINEAR, shape=(2,))
+    assert model.network is None
+    with pytest.raises(SettingError, match=r"got .*no network is known"):
+        model.ask_network(torch.nn.Linear(2, 2), torch.zeros(1, 2), torch.zeros(1))
 
 
 def test_a_pipelines_network_starts_anew_and_is_asked_in_batches_of_networks():

@@ -1,5 +1,7 @@
 """A decoder without a score at the bench: geodesics of its pullback, and one sentence of every other lens."""
 
+import inspect
+
 import pytest
 import torch
 from torch import nn
@@ -10,6 +12,7 @@ from workbench.bench import Bench
 from workbench.bench.geodesics import metrics_for
 from workbench.bench.opening import opener_with, suited
 from workbench.decoders import Latents, decoder_of, show_points
+from workbench.errors import SettingError
 from workbench.models import Landscape
 from workbench.subjects import Subject
 
@@ -62,3 +65,8 @@ def test_metrics_are_those_that_need_no_score(dim, names):
     assert metrics_for(own) == names
     state = suited(Bench({"model": "toy"}, open_subject=opener_with(own)).state, own)
     assert state.metric == names[0]
+
+
+def test_what_has_neither_decoder_nor_frame_is_refused_in_a_sentence():
+    with pytest.raises(SettingError, match=r"got object, which has no frame; expected .*; try open_model"):
+        inspect.unwrap(show_points)(object(), torch.zeros(1, 2))  # a user's run has no type checker

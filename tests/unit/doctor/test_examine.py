@@ -335,3 +335,4 @@ def test_a_normalizing_flow_is_examined_on_its_own_samples():
     found = examine(flow, dtype=torch.float64)
     assert found.finding("force").verdict == "ok"
     assert found.lenses[0].works
+    assert found.provenance.settings["data"] is None  # nobody gave any

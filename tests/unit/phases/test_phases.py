@@ -243,7 +243,7 @@ def test_both_readings_of_a_dimension_agree_on_a_subspace(generator):
     assert abs(found.flipd.value - 5.0) < 3.0 * found.flipd.error + 0.01
     line = measure_dimension(two_gaussians(0.3), torch.zeros(1))
     assert line.normal is None
-    assert line.sigma == 0.1
+    assert line.sigma == pytest.approx(0.1 * two_gaussians(0.3).frame.data_std)
 
 
 def test_a_slice_through_latents_pulls_features_back(generator):
@@ -282,3 +282,16 @@ def test_a_dimension_is_that_of_one_point_at_a_noise_level(measure):
         measure(subspace(2, 5), square, 0.1)
     with pytest.raises(SettingError, match=r"^got sigma=-0.1; expected a finite number and above 0"):
         measure(subspace(2, 5), square[0], -0.1)
+
+
+@pytest.mark.parametrize("unit", [0.01, 100.0])
+def test_a_dimension_does_not_depend_on_the_unit_of_the_data(unit):
+    def line(factor):
+        """Data spread along the first axis, by `factor`."""
+        spread = torch.diag(torch.tensor([1.0, 1e-6])) * factor**2
+        return GaussianMixture("line", torch.ones(1), torch.zeros(1, 2), spread[None])
+
+    one = measure_dimension(line(1.0), torch.zeros(2), generator=torch.Generator().manual_seed(0))
+    other = measure_dimension(line(unit), torch.zeros(2), generator=torch.Generator().manual_seed(0))
+    assert other.flipd.value == pytest.approx(one.flipd.value, abs=1e-6)
+    assert other.sigma == pytest.approx(unit * one.sigma)
