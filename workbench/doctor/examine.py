@@ -76,7 +76,7 @@ def examine(
     if not isinstance(model, Decoder):
         check_model(model, landscapes=True)
     check_count("count", count, least=2, none=True)
-    check_run(None, progress, None)
+    check_run(generator, progress, None)
     began, place = time.monotonic(), resolve_device(device)
     tell = progress or (lambda fraction, message: None)
     generator = seeded(generator, place)
