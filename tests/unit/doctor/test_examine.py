@@ -294,7 +294,11 @@ def _saved(path: Path, array: np.ndarray) -> Path:
 
 @pytest.mark.parametrize(
     ("settings", "says"),
-    [({"count": 0}, "count=0"), ({"count": -5}, "count=-5"), ({"generator": 0}, "generator=0")],
+    [
+        ({"count": 0}, "got count=0; expected a whole number"),
+        ({"count": -5}, "got count=-5; expected a whole number"),
+        ({"generator": 0}, "got generator=0; expected a torch.Generator"),
+    ],
 )
 def test_an_examination_of_nothing_is_refused(settings, says):
     with pytest.raises(SettingError, match=f"^{says}"):
