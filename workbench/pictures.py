@@ -71,8 +71,10 @@ def ground_remarks(
     Returns:
         The sentences, with what helps; a file that was inverted says so.
     """
+    if images is None:
+        return ()
     said = []
-    for label, path in files.items() if images is not None else ():
+    for label, path in files.items():
         ground = light_ground(path, images, frame)
         if ground and texts[label].startswith(INVERT):
             said.append(f"{label} {path.name} is shown inverted: it has a {ground}")

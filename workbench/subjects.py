@@ -329,6 +329,12 @@ def open_subject(
     if isinstance(network, Decoder) and not isinstance(network, ScoreModel):
         latents = Latents(network)
         return Subject(latents, latents.frame, "0", "1", device=place, dtype=precision)
+    if not isinstance(network, ScoreModel):
+        raise SettingError(
+            f"{type(network).__name__} {network.name}, which has neither samples nor noise levels",
+            "a score model, a decoder or a flow with its density",
+            "find_path(landscape, start, end)",
+        )
     frame = network.frame
     choices = model_samples(network)
     start, end = _FIRST_ENDS.get(str(model), ("0", "1"))

@@ -72,7 +72,7 @@ def shades_of(values: Tensor, theme: str | Theme = "light") -> tuple[tuple[str, 
     rows = (share * SHADES).long().clamp(max=SHADES - 1)
     first, last = _SPAN[look.name]
     places = [first + (last - first) * (k + 0.5) / SHADES for k in range(SHADES)]
-    return tuple(_hex(colour) for colour in sample_colorscale(_SCALE, places)), rows
+    return tuple(_hex(str(colour)) for colour in sample_colorscale(_SCALE, places)), rows
 
 
 def colours_of(fit: CondaFit) -> dict[str, Tensor]:

@@ -8,8 +8,9 @@ References:
 """
 
 import string
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -98,9 +99,9 @@ def render_glyphs(
             raise DataError(
                 f"{str(file)!r}, which is no readable font ({error})", "a scalable font"
             ) from error
-        blank = bytes(font.getmask(_NO_LETTER))  # what it draws for a letter that it lacks
+        blank = _mask(font, _NO_LETTER)  # what it draws for a letter that it lacks
         for code, letter in enumerate(letters):
-            picture = None if bytes(font.getmask(letter)) == blank else _drawn(font, letter, side)
+            picture = None if _mask(font, letter) == blank else _drawn(font, letter, side)
             if picture is not None:
                 pictures.append(picture)
                 codes.append(code)
@@ -121,6 +122,11 @@ def render_glyphs(
         names=("style",),
         source=f"{len(files)} fonts: " + ", ".join(file.stem for file in files[:3]),
     )
+
+
+def _mask(font: ImageFont.FreeTypeFont, letter: str) -> bytes:
+    """The pixels that a font draws for a letter."""
+    return bytes(cast(Iterable[int], font.getmask(letter)))
 
 
 def _drawn(font: ImageFont.FreeTypeFont, letter: str, side: int) -> np.ndarray | None:

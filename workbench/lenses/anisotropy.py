@@ -13,6 +13,7 @@ References:
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -129,7 +130,7 @@ def find_directions(
         On the Anisotropy of Score-Based Generative Models (Floros et al., 2025), section 3
     """
     if isinstance(factory_or_model, LatentModel):
-        factory_or_model = factory_or_model.model
+        factory_or_model = cast(NetModel | WrappedModel, factory_or_model.model)
     architecture = _architecture(factory_or_model, shape)
     if isinstance(factory_or_model, NetModel) and levels is None:
         frame = factory_or_model.frame
