@@ -12,7 +12,6 @@ extra `rivals`.
 import argparse
 import sys
 import time
-import warnings
 
 import numpy as np
 import torch
@@ -31,10 +30,6 @@ from workbench.conda.stack import Stack
 POINTS, BATCH, RATE, DELTA = 20_000, 512, 1e-3, 0.1
 HIDDEN = 50  # ours: 30-50-50-50-2, as many products as CEBRA's 30-60-60-20-2
 KINDS = ("delta", "time")
-SILENCED = (
-    (DeprecationWarning, '"delta" distribution will be deprecated'),  # CEBRA's name for what we compare with
-    (DeprecationWarning, "`torch.jit.script` is deprecated"),  # CEBRA compiles its loss by it
-)
 BLOCKS = 20
 
 
@@ -152,8 +147,6 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--iterations", type=int, default=1000)
     given = parser.parse_args()
-    for category, message in SILENCED:
-        warnings.filterwarnings("ignore", message=message, category=category)
     torch.set_num_threads(1)
     latents, factors = make_data()
     print(f"{'milliseconds a step':28s}{'CEBRA':>12s}{'ours':>12s}{'ratio':>12s}{'with control':>14s}")

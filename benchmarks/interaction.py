@@ -17,7 +17,6 @@ import sys
 import threading
 import time
 import urllib.request
-import warnings
 from contextlib import contextmanager
 
 import torch
@@ -33,7 +32,6 @@ from widgets.theme import Theme, theme_of
 from workbench.bench.answers import Inquiry
 from workbench.bench.asking import ask_all
 from workbench.bench.bench import Bench
-from workbench.errors import ConvergenceWarning
 from workbench.fields import Field, Window
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
@@ -101,8 +99,7 @@ def show(name: str, times: list[float], budget: float) -> None:
 def processor_times(moves: int) -> None:
     """Milliseconds of a processor for each coarse answer with its picture, on each tab, and for a field."""
     look = theme_of("light")
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a hint may stop early
+    with torch.no_grad():
         for name, (state, budget) in DRAGS.items():
             values = json.loads(state)
             show(f"processor, path: {name}", [*_path_times(values, moves, look)], budget)

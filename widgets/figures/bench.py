@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from widgets.figures.images import field_uri
+from widgets.figures.images import add_picture
 from widgets.figures.status import dress
 from widgets.theme import SIZES, Theme, theme_of
 from workbench.bench.answers import Ellipse, Line
@@ -73,18 +73,7 @@ def map_figure(
     drawing = go.Figure()
     window = place.window
     if result.background is not None:
-        drawing.add_layout_image(
-            source=field_uri(result.background, look, limits=field_limits(result)),
-            name=result.background.title,
-            xref="x",
-            yref="y",
-            x=window.x[0],
-            y=window.y[1],
-            sizex=window.x[1] - window.x[0],
-            sizey=window.y[1] - window.y[0],
-            sizing="stretch",
-            layer="below",
-        )
+        add_picture(drawing, result.background, window, look, limits=field_limits(result))
     lines = result.lines
     colours = line_colours(lines, look)
     for line in lines:

@@ -4,13 +4,14 @@ import base64
 import io
 
 import numpy as np
+import plotly.graph_objects as go
 import torch
 from PIL import Image
 from torch import Tensor
 
 from widgets.theme import BANDS, Theme, colour_table
 from workbench.errors import ShapeError
-from workbench.fields import Field
+from workbench.fields import Field, Window
 
 
 def png_uri(pixels: np.ndarray) -> str:
@@ -47,6 +48,37 @@ def field_uri(
     colours = colour_table(theme)[np.clip((place * BANDS).astype(int), 0, BANDS - 1)]
     alpha = np.where(known, 255, 0).astype(np.uint8)
     return png_uri(np.concatenate([colours, alpha[..., None]], axis=-1))
+
+
+def add_picture(
+    drawing: go.Figure,
+    field: Field,
+    window: Window,
+    theme: str | Theme,
+    *,
+    limits: tuple[float, float] | None = None,
+) -> None:
+    """Lay a field under a figure.
+
+    Args:
+        drawing: The figure; changed in place.
+        field: The field.
+        window: Where it lies, in the units of the axes.
+        theme: Name or theme.
+        limits: Values of the first and last colour; the field's own if None.
+    """
+    drawing.add_layout_image(
+        source=field_uri(field, theme, limits=limits),
+        name=field.title,
+        xref="x",
+        yref="y",
+        x=window.x[0],
+        y=window.y[1],
+        sizex=window.x[1] - window.x[0],
+        sizey=window.y[1] - window.y[0],
+        sizing="stretch",
+        layer="below",
+    )
 
 
 def pixels_of(

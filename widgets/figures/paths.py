@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import plotly.graph_objects as go
 from torch import Tensor
 
-from widgets.figures.images import field_uri
+from widgets.figures.images import add_picture
 from widgets.figures.status import dress, length_unit, spaced, status_line
 from widgets.theme import SIZES, Theme, theme_of
 from workbench.embeddings import Embedding, Identity, Slice, measure_distortion
@@ -212,18 +212,7 @@ def map_figure(
     drawing = go.Figure()
     window = frame_window(projection.encode(points), aspect=1.2) if field is None else field.window
     if field is not None:
-        drawing.add_layout_image(
-            source=field_uri(field, look),
-            name=field.title,
-            xref="x",
-            yref="y",
-            x=window.x[0],
-            y=window.y[1],
-            sizex=window.x[1] - window.x[0],
-            sizey=window.y[1] - window.y[0],
-            sizing="stretch",
-            layer="below",
-        )
+        add_picture(drawing, field, window, look)
     for name, curve, style in (
         ("straight line", result.lerp, dict(color=look.straight, dash="dash", width=1.6)),
         ("slerp", result.slerp, dict(color=look.slerp, dash="dot", width=1.8)),

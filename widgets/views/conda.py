@@ -19,6 +19,7 @@ from widgets.scheduling import Outcome, Progress, Scheduler, Speed, sentence_of
 from widgets.sessions.conda import CondaAnswer, CondaScene, CondaSession, CondaState, Render
 from widgets.sessions.conda_scene import CondaRun, open_scene, run_names
 from widgets.theme import theme_of
+from widgets.views.solving import SolvingView
 from workbench.conda.lifts import WEIGHTS
 from workbench.errors import WorkbenchError
 from workbench.integrators import Cancel
@@ -31,7 +32,7 @@ SETTLE = 0.25
 _CONTROLS = ("kind", "colour", "weights", "k", "rank", "steps", "closed", "renorm")
 
 
-class ConDAExplorer(ipywidgets.VBox):
+class ConDAExplorer(SolvingView):
     """Curves in an embedding, lifted and rendered as their control points are dragged.
 
     While a point is dragged the curve and its support light follow; on release the frames are rendered.
@@ -58,7 +59,6 @@ class ConDAExplorer(ipywidgets.VBox):
     state = traitlets.Instance(CondaState)
     answer = traitlets.Instance(CondaAnswer, allow_none=True)
     selection = traitlets.Tuple()
-    _scheduler: Scheduler | None = None  # a view whose settings are refused never has one
 
     def __init__(
         self,
@@ -157,21 +157,6 @@ class ConDAExplorer(ipywidgets.VBox):
             self.wait()
             answer = self.answer  # type: ignore[assignment] - a trait
         return self.session.export(answer, path)  # type: ignore[arg-type]
-
-    def wait(self, timeout: float = 60.0) -> bool:
-        """Block until the answer to the last request is on the screen; False if that took longer."""
-        return self._scheduler is None or self._scheduler.wait(timeout)
-
-    def cancel(self) -> None:
-        """Stop computing and keep the best so far."""
-        if self._scheduler is not None:
-            self._scheduler.cancel()
-
-    def close(self) -> None:
-        """Stop computing and remove the view."""
-        if self._scheduler is not None:
-            self._scheduler.close()
-        super().close()
 
     # -- controls
 

@@ -170,8 +170,8 @@ def draw_shift(
     rows: Tensor | None,
     held: Tensor,
     steps: int,
-    before: object,
-    after: object,
+    before: Tensor | float | int | None,
+    after: Tensor | float | int | None,
 ) -> tuple[Tensor, Tensor]:
     """Shares and points of a move by the difference of two conditional means.
 
@@ -197,12 +197,15 @@ def draw_shift(
     if before is None:
         if rows is None:
             raise SettingError("a shift of a free point", "what it has now", "before=0")
-        labelled = context.labels is not None and isinstance(after, int)
-        if labelled or context.variables is None:
-            before = None if context.labels is None else int(context.labels[rows[0]])
-        else:
+        if context.labels is not None and (isinstance(after, int) or context.variables is None):
+            before = int(context.labels[rows[0]])
+        elif context.variables is not None:
             before = context.variables[rows[0]]
-    means = [conditional_mean(points, context, value) for value in (before, after)]  # type: ignore[arg-type]
+        else:
+            raise SettingError(
+                "a shift of frames without labels or variables", "frames that have them", "before=0"
+            )
+    means = [conditional_mean(points, context, value) for value in (before, after)]
     share = torch.linspace(0.0, 1.0, steps, dtype=torch.float64)
     return share, held[0] + share.to(held)[:, None] * (means[1] - means[0])
 

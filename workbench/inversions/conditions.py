@@ -91,13 +91,17 @@ def given_each(
         SettingError: For an unknown class.
         ShapeError: If models differ in shape, or there is none.
     """
-    each = () if isinstance(model, NetModel) else tuple(model)
-    if not isinstance(model, NetModel) and len({one.frame.shape for one in each}) != 1:
-        raise ShapeError(f"{len(each)} models of {len({m.frame.shape for m in each})} shapes", "one shape")
+    each: tuple[ScoreModel, ...] = ()
+    if isinstance(model, NetModel):
+        count = len(model.frame.classes)
+    else:
+        each = tuple(model)
+        count, shapes = len(each), {one.frame.shape for one in each}
+        if len(shapes) != 1:
+            raise ShapeError(f"{count} models of {len(shapes)} shapes", "one shape")
     listed = conditions.tolist() if isinstance(conditions, Tensor) else list(conditions)
     if not listed:
         raise SettingError("no conditions", "one a sample")
-    count = len(each) or len(model.frame.classes)  # type: ignore[union-attr] - a network without models
     spots = []
     for condition in listed:
         if isinstance(condition, Real) and not isinstance(condition, Integral):

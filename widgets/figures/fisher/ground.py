@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from widgets.figures.fisher.numbers import listed
-from widgets.figures.images import field_uri
+from widgets.figures.images import add_picture
 from widgets.theme import Theme
 from workbench.fields import Field, Window
 from workbench.lenses.fisher import MetricField
@@ -85,18 +85,7 @@ def add_field(drawing: go.Figure, field: MetricField, reading: str, look: Theme)
     if finite.numel() > 1:
         low, high = (float(torch.quantile(finite, q)) for q in (0.01, 0.99))
         limits = (low, high) if high > low else None
-    drawing.add_layout_image(
-        source=field_uri(scalar, look, limits=limits),
-        name=scalar.title,
-        xref="x",
-        yref="y",
-        x=window.x[0],
-        y=window.y[1],
-        sizex=window.x[1] - window.x[0],
-        sizey=window.y[1] - window.y[0],
-        sizing="stretch",
-        layer="below",
-    )
+    add_picture(drawing, scalar, window, look, limits=limits)
 
 
 def add_ellipses(drawing: go.Figure, field: MetricField, count: int, look: Theme) -> None:

@@ -57,7 +57,7 @@ def map_figure(
         return sentence(f"a map needs two coordinates; this chart has {chart.dim}", theme=look)
     drawing = go.Figure()
     field = None if field is None else _on_cpu(field)
-    window = field.window if field is not None else _window(source)  # type: ignore[arg-type]
+    window = _window(source if field is None else field)
     if field is not None:
         add_field(drawing, field, reading, look)
         add_ellipses(drawing, field, ellipses, look)
@@ -96,8 +96,11 @@ def _on_cpu(field: MetricField) -> MetricField:
     return dataclasses.replace(field, **moved)
 
 
-def _window(result: GeodesicResult) -> Window:
+def _window(source: GeodesicResult | MetricField) -> Window:
+    """That of a field, or the frame around all curves."""
+    if isinstance(source, MetricField):
+        return source.window
     points = torch.cat(
-        [g.curve.points for g in result.geodesics] + [r.curve.points for r in result.references]
+        [g.curve.points for g in source.geodesics] + [r.curve.points for r in source.references]
     )
     return frame_window(points)
