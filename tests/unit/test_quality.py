@@ -13,13 +13,13 @@ from workbench.models import Frame, expand_sigma
 from workbench.quality import (
     energy_distance,
     frechet_distance,
-    main,
     measure_accuracy,
     measure_denoising,
     measure_frechet,
     measure_images,
     measure_neighbours,
 )
+from workbench.quality.__main__ import main
 from workbench.zoo import find_card, load_judge, load_model, read_card
 
 
