@@ -145,6 +145,21 @@ class Offer:
             return subject
         return self.stage(state).subject
 
+    def open_model(self, state: Any) -> Subject:
+        """The model of a state, which has no points of its own to check.
+
+        Args:
+            state: Anything with `model`.
+
+        Raises:
+            SettingError: If it is not offered.
+        """
+        if state.model not in self._models:
+            raise SettingError(
+                f"the model {state.model!r}", f"one of {', '.join(self.models)}", self.models[0]
+            )
+        return _stage("", self._models[state.model]).subject
+
     def facing(self, name: str, subject: Subject) -> str:
         """An uploaded picture's name as an end: as its negative, if it lies on another background than images
         of the subject do.

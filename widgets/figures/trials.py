@@ -49,20 +49,7 @@ def comparison_figure(
             name="seeds",
             marker=dict(color=look.muted, size=SIZES.marker - 2),
         )
-        anchors = [t.baselines for t in trials]
-        for name, values, dash in (
-            ("all zeros", [b.zero.mean for b in anchors], "dash"),
-            ("standard normal", [b.normal.mean for b in anchors], "dot"),
-            ("real against real", [b.real.mean for b in anchors], "dashdot"),
-        ):
-            height = sorted(values)[len(values) // 2]
-            drawing.add_scatter(
-                x=[min(x), max(x)],
-                y=[height, height],
-                mode="lines",
-                name=name,
-                line=dict(color=look.muted, dash=dash, width=1),
-            )
+        _add_anchors(drawing, trials, (min(x), max(x)), look)
     drawing.add_scatter(
         x=x,
         y=median,
@@ -93,13 +80,31 @@ def comparison_figure(
     )
 
 
+def _add_anchors(drawing: go.Figure, trials: Sequence[Trial], span: tuple[float, float], look: Theme) -> None:
+    """The trivial generators of some trials, each a line at its median over them."""
+    anchors = [t.baselines for t in trials]
+    for name, values, dash in (
+        ("all zeros", [b.zero.mean for b in anchors], "dash"),
+        ("standard normal", [b.normal.mean for b in anchors], "dot"),
+        ("real against real", [b.real.mean for b in anchors], "dashdot"),
+    ):
+        height = sorted(values)[len(values) // 2]
+        drawing.add_scatter(
+            x=list(span),
+            y=[height, height],
+            mode="lines",
+            name=name,
+            line=dict(color=look.muted, dash=dash, width=1),
+        )
+
+
 def curves_figure(
     trials: Mapping[str, Trial], *, theme: str | Theme = "light", width: int | None = None
 ) -> go.Figure:
-    """Sliced distance over training steps for several trials, with the generator of zeros as a line.
+    """Sliced distance over training steps for several trials, with the trivial generators as lines.
 
     Returns:
-        One trace a trial under its label, and "all zeros".
+        One trace a trial under its label, and "all zeros", "standard normal" and "real against real".
     """
     look = theme_of(theme)
     drawing = go.Figure()
@@ -115,14 +120,7 @@ def curves_figure(
             "off it %{customdata[1]:.3g}<br>variance ratio %{customdata[2]:.3g}<extra></extra>",
         )
     steps = [int(s) for t in trials.values() for s in t.steps]
-    zero = sorted(t.baselines.zero.mean for t in trials.values())[len(trials) // 2]
-    drawing.add_scatter(
-        x=[min(steps), max(steps)],
-        y=[zero, zero],
-        mode="lines",
-        name="all zeros",
-        line=dict(color=look.muted, dash="dash", width=1),
-    )
+    _add_anchors(drawing, list(trials.values()), (min(steps), max(steps)), look)
     drawing.update_xaxes(title_text="optimiser steps")
     drawing.update_yaxes(title_text="sliced W2, data units", type="log")
     return dress(

@@ -7,7 +7,8 @@ import dataclasses
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import plotly.graph_objects as go
 import torch
@@ -23,24 +24,37 @@ from widgets.figures.trials import (
 )
 from widgets.scheduling import Progress
 from widgets.theme import Theme
+from workbench.adapters.wrap import WrappedModel
 from workbench.anisotropy.comparison import Comparison, compare_trials, undecided
 from workbench.anisotropy.denoising import DenoisingSettings
-from workbench.anisotropy.levels import ddpm_levels
+from workbench.anisotropy.neighbours import NeighbourDirections, harmonics_of
 from workbench.anisotropy.pairs import Lay, find_lay, train_pairs
 from workbench.anisotropy.probes import ZERO, gaussian_probe
 from workbench.anisotropy.selfcheck import Check
 from workbench.anisotropy.trials import DATA, Trial
 from workbench.architectures import load_architecture
 from workbench.data import load_images
+from workbench.decoders import LatentModel
 from workbench.errors import SettingError
-from workbench.lenses.anisotropy import DirectionsResult, find_directions
+from workbench.lenses.anisotropy import DirectionsResult, find_directions, lacking_of, levels_of
+from workbench.models import Frame, Landscape, ScoreModel
+from workbench.nets import NetModel
+from workbench.subjects import Subject, model_samples, open_subject
 
 COARSE = 16
 """Networks of the first, coarse answer."""
 TRIAL_STEPS = 300
 """Optimiser steps of the test by training where the state asks for none."""
 
+OWN = "model"
+"""In an architecture's place: copies of the opened model's network, started anew."""
+
+UNASKED = "The opened model's harmonics appear here once they are asked for."
+"""In the harmonics' place before that."""
+
 Results = dict[str, DirectionsResult]
+Opener = Callable[["AnisotropyState"], Subject]
+"""What opens the model of a state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +62,7 @@ class AnisotropyState:
     """What to look at: the parameters of the notebook `30_anisotropy`. JSON-able.
 
     Attributes:
-        architecture: Whose directions are shown.
+        architecture: Whose directions are shown; `OWN` for copies of the model's network.
         other: The architecture beside it; the same name for none.
         probe: "zero" or "gaussian".
         probe_std: Standard deviation of a Gaussian probe.
@@ -63,7 +77,7 @@ class AnisotropyState:
         directions: Directions learnt.
         images: Real images whose alignment is shown.
         image_steps: Steps on them in the notebook.
-        model: The trained model of the notebook, by name or path.
+        model: The opened model, by name or path.
         basis: Basis in which they are shown: "own", "w_min" or "w_max".
         follow: Steps over which the notebook follows networks in training.
         device: Where to compute.
@@ -96,11 +110,51 @@ class AnisotropyState:
         return read_values(AnisotropyState, {**dataclasses.asdict(self), **changes})
 
 
+def open_model_of(state: AnisotropyState) -> Subject:
+    """The model of a state, with its points."""
+    return open_subject(model=state.model, device=state.device)
+
+
+def opener_of(model: str | Path | ScoreModel | Landscape) -> tuple[Opener, str]:
+    """What opens the models of a view's states, and the name of its first one.
+
+    Args:
+        model: A name, a file or folder, or a model in memory, which is found again by its name.
+    """
+    if isinstance(model, str | Path):
+        return open_model_of, str(model)
+    if isinstance(model, Landscape):
+        own = Subject(model, Frame(model.name, (0,), 0.0, 0.0), "", "")
+    else:
+        real = model_samples(model)
+        dtype = torch.float64 if real is None else real.dtype
+        own = Subject(model, model.frame, "0", "1", real, dtype=dtype)
+    return lambda state: own if state.model == own.frame.name else open_model_of(state), own.frame.name
+
+
+@dataclass(frozen=True, slots=True)
+class Harmonics:
+    """Directions of a trained model at one noisy sample.
+
+    Attributes:
+        name: The model.
+        directions: The harmonics.
+        shape: Shape of a sample.
+        sigma: The noise level.
+    """
+
+    name: str
+    directions: NeighbourDirections
+    shape: tuple[int, ...]
+    sigma: float
+
+
 def find_results(
     state: AnisotropyState,
     cancel: threading.Event,
     progress: Progress,
     shown: Callable[[Results], None] = lambda results: None,
+    opened: Opener = open_model_of,
 ) -> Results:
     """Directions of both architectures of a state.
 
@@ -109,19 +163,64 @@ def find_results(
         cancel: Stops with what was summed so far.
         progress: Told how far it is.
         shown: Given a coarse answer from a few networks before the full one is computed.
+        opened: Opens the model, where an architecture is that of a model.
+
+    Raises:
+        SettingError: If no network of the model is known that could start anew.
     """
     names = dict.fromkeys((state.architecture, state.other))
+    asked = {name: _started_anew(opened(state)) if name == OWN else load_architecture(name) for name in names}
     for networks in (COARSE, state.networks):
         results = {}
-        for name in names:
-            results[name] = find_directions(
-                name, networks=networks, progress=progress, cancel=cancel, **_settings(state)
+        for name, given in asked.items():
+            found = find_directions(
+                given,
+                networks=networks,
+                levels=levels_of(given, state.level),
+                progress=progress,
+                cancel=cancel,
+                **_settings(state),
             )
+            results[found.geometry.architecture if name == OWN else name] = found
         if networks == COARSE < state.networks and not cancel.is_set():
             shown(results)
         if cancel.is_set():
             break
     return results
+
+
+def _started_anew(subject: Subject) -> NetModel | WrappedModel | LatentModel:
+    lacks = lacking_of(subject.model)
+    if lacks:
+        raise SettingError(
+            f"{subject.frame.name}, a model without {lacks}", "a model with one", "a shipped architecture"
+        )
+    return cast(NetModel | WrappedModel | LatentModel, subject.model)
+
+
+def find_model_harmonics(state: AnisotropyState, opened: Opener = open_model_of) -> Harmonics:
+    """What the trained model of a state keeps at one noisy sample of its data.
+
+    Raises:
+        SettingError: If it is no denoiser.
+    """
+    subject = opened(state)
+    found = harmonics_of(subject, seed=state.seed)
+    return Harmonics(state.model, found, subject.frame.shape, subject.frame.data_std)
+
+
+def harmonics_sentence(found: Harmonics) -> str:
+    """Where harmonics were found and how symmetric the Jacobian is, in one sentence."""
+    return (
+        f"Harmonics of {found.name} at its first sample, blurred by σ = {found.sigma:.3g}; "
+        f"asymmetry of the Jacobian {found.directions.asymmetry:.2f}."
+    )
+
+
+def harmonics_figure(found: Harmonics, look: Theme) -> go.Figure:
+    """The harmonics as pictures."""
+    count = len(found.directions.values)
+    return gallery_figure(found.directions, indices=range(count), shape=found.shape, theme=look)
 
 
 def train_state(state: AnisotropyState, cancel: threading.Event, progress: Progress) -> list[Trial]:
@@ -231,7 +330,7 @@ def check_state(state: AnisotropyState) -> None:
     Raises:
         SettingError: For an unknown name or a count that is too small.
     """
-    for name in (state.architecture, state.other, state.learner):
+    for name in {state.architecture, state.other} - {OWN} | {state.learner}:
         load_architecture(name)
     if state.probe not in ("zero", "gaussian"):
         raise SettingError(f"probe {state.probe!r}", "zero or gaussian")
@@ -245,14 +344,13 @@ def check_state(state: AnisotropyState) -> None:
             f"basis {state.basis!r}, data {state.data!r}, {state.samples} samples",
             f"{', '.join(BASES)}; {', '.join(DATA)}; 2 or more",
         )
+    levels_of(state.architecture, state.level)
     _settings(state)
 
 
 def _settings(state: AnisotropyState) -> dict[str, Any]:
-    levels = ddpm_levels()
     return {
         "probe": gaussian_probe(state.probe_std) if state.probe == "gaussian" else ZERO,
-        "levels": levels if state.level < 0 else levels.only(state.level),
         "seed": state.seed,
         "device": state.device,
         "dtype": torch.float32,

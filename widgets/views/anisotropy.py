@@ -3,6 +3,7 @@
 import dataclasses
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import ipywidgets
@@ -14,16 +15,23 @@ from widgets.figures.status import sentence, status_line
 from widgets.figures.trials import BASES, linear_figure
 from widgets.scheduling import Outcome, Progress, Scheduler, sentence_of
 from widgets.sessions.anisotropy import (
+    OWN,
+    TRIAL_STEPS,
+    UNASKED,
     AnisotropyState,
     Results,
     align_state,
     check_state,
     checks_sentence,
+    find_model_harmonics,
     find_results,
+    harmonics_figure,
+    harmonics_sentence,
     lay_figures,
     lay_sentence,
     look_figures,
     measure_trials,
+    opener_of,
     train_state,
     trial_figures,
     verdict,
@@ -38,6 +46,7 @@ from workbench.anisotropy.trials import DATA, Trial
 from workbench.architectures import ARCHITECTURES
 from workbench.errors import WorkbenchError
 from workbench.lenses.anisotropy import DirectionsResult
+from workbench.models import Landscape, ScoreModel
 
 __all__ = ["AnisotropyExplorer", "AnisotropyState"]
 
@@ -49,11 +58,13 @@ class AnisotropyExplorer(SolvingView):
     """Directions of two architectures, found again as the probe and the noise level are moved.
 
     A coarse answer from a few networks comes first, the full one when all are in. A button trains a pair of
-    networks along the learner's ends and draws predicted against measured.
+    networks along the learner's ends and draws predicted against measured. An opened model takes part with
+    its architecture, copies of its network started anew, and, as it was trained, with its harmonics.
 
     Args:
-        architecture: A shipped architecture's name.
+        architecture: A shipped architecture's name; "model" for that of the opened model.
         other: A second one beside it.
+        model: The opened model: a shipped name, a file or folder, or one in memory.
         theme: "light" or "dark".
         settings: Further entries of `AnisotropyState`.
 
@@ -66,10 +77,18 @@ class AnisotropyExplorer(SolvingView):
     measured = traitlets.Instance(Comparison, allow_none=True)
 
     def __init__(
-        self, architecture: str = "unet16", other: str = "dit16-4", *, theme: str = "light", **settings: Any
+        self,
+        architecture: str = "unet16",
+        other: str = "dit16-4",
+        *,
+        model: str | Path | ScoreModel | Landscape = "digits",
+        theme: str = "light",
+        **settings: Any,
     ) -> None:
         self._look = theme_of(theme)
-        state = read_values(AnisotropyState, {"architecture": architecture, "other": other, **settings})
+        self._open, name = opener_of(model)
+        first = {"architecture": architecture, "other": other, "model": name, **settings}
+        state = read_values(AnisotropyState, first)
         check_state(state)
         self._syncing = False
         self.status = StatusBar(lambda: self.cancel(), theme=self._look)
@@ -84,6 +103,7 @@ class AnisotropyExplorer(SolvingView):
         self.theory = FigureBox(waiting)
         asked = sentence("This appears once the images are aligned.", theme=self._look)
         self.alignment, self.basis = FigureBox(asked), FigureBox(asked)
+        self.harmonics = FigureBox(sentence(UNASKED, theme=self._look))
         self.lay: Lay | None = None
         self._build_controls(state)
         self._scheduler = Scheduler(
@@ -103,7 +123,7 @@ class AnisotropyExplorer(SolvingView):
     @property
     def result(self) -> DirectionsResult | None:
         """The directions of the first architecture, coarse or full."""
-        return self.results.get(self.state.architecture)
+        return next(iter(self.results.values()), None)
 
     def to_parameters(self) -> str:
         """The parameters cell of the notebook `30_anisotropy` that shows what is on the screen."""
@@ -129,6 +149,10 @@ class AnisotropyExplorer(SolvingView):
         """Find how the images lie for the learner, and the rotations of least and most alignment."""
         self._submit("align")
 
+    def resolve(self) -> None:
+        """Find the harmonics of the opened model, as it was trained."""
+        self._submit("harmonics")
+
     def check(self) -> None:
         """Compare closed forms and the linear theory with what this machine computes."""
         self._submit("check")
@@ -137,13 +161,14 @@ class AnisotropyExplorer(SolvingView):
 
     def _build_controls(self, state: AnisotropyState) -> None:
         names = [a.name for a in ARCHITECTURES]
+        asked = [*zip(names, names, strict=True), ("the model's own", OWN)]
         self.controls: dict[str, Any] = {
             name: ipywidgets.Dropdown(
                 options=options, value=getattr(state, name), description=words, layout=narrow(), style=STYLE
             )
             for name, options, words in (
-                ("architecture", names, "architecture"),
-                ("other", names, "beside it"),
+                ("architecture", asked, "architecture"),
+                ("other", asked, "beside it"),
                 ("probe", ["zero", "gaussian"], "probe"),
                 ("learner", names, "learner"),
                 ("data", DATA, "it learns a"),
@@ -152,10 +177,18 @@ class AnisotropyExplorer(SolvingView):
             )
         }
         self.controls |= {
+            "model": ipywidgets.Text(
+                value=state.model,
+                description="model",
+                placeholder="a name or a path",
+                continuous_update=False,
+                layout=narrow(),
+                style=STYLE,
+            ),
             "probe_std": number_slider("probe std", state.probe_std, 0.1, 5.0, step=0.1),
             "level": number_slider("noise (−1: all)", state.level, -1, 999, step=1),
             "networks": number_slider("networks", state.networks, 16, 1000, step=8),
-            "steps": number_slider("training steps", state.steps, 0, 1000, step=50),
+            "steps": number_slider(f"steps (0: {TRIAL_STEPS})", state.steps, 0, 1000, step=50),
             "seeds": number_slider("seeds", state.seeds, 1, 5, step=1),
         }
         for control in self.controls.values():
@@ -163,6 +196,7 @@ class AnisotropyExplorer(SolvingView):
         self.buttons = {
             "train": _button("Train a pair", self.train),
             "align": _button("Align the images", self.align),
+            "harmonics": _button("Harmonics of the model", self.resolve),
             "check": _button("Self-check", self.check),
             "copy": _button("Copy as parameters", self._copied),
         }
@@ -189,6 +223,7 @@ class AnisotropyExplorer(SolvingView):
             ipywidgets.HBox([self.confidence, self.theory], layout=wrap),
             ipywidgets.HBox([self.alignment, self.basis], layout=wrap),
             ipywidgets.HBox([self.measurement, self.curves], layout=wrap),
+            self.harmonics,
         ]
 
     def _show_controls(self, state: AnisotropyState) -> None:
@@ -221,7 +256,11 @@ class AnisotropyExplorer(SolvingView):
             self.lay = None  # it belonged to another learner or other images
         if change["new"].basis != change["old"].basis:
             self._turn(change["new"].basis)
+        if change["new"].model != change["old"].model:
+            self.harmonics.show(sentence(UNASKED, theme=self._look))
         training = {"learner", "steps", "seeds", "directions", "data", "samples", "images", "basis"}
+        if OWN not in (change["new"].architecture, change["new"].other):
+            training |= {"model"}
         old, new = (dataclasses.asdict(change[side]) for side in ("old", "new"))
         if {name for name in new if new[name] != old[name]} - training:
             self._submit("look", delay=SETTLE)
@@ -243,7 +282,9 @@ class AnisotropyExplorer(SolvingView):
             return task, align_state(state, cancel, progress)
         if task == "train":
             return task, train_state(state, cancel, progress)
-        return task, find_results(state, cancel, progress, self._show)
+        if task == "harmonics":
+            return task, find_model_harmonics(state, self._open)
+        return task, find_results(state, cancel, progress, self._show, self._open)
 
     def _deliver(self, outcome: Outcome) -> None:
         if outcome.error:
@@ -261,6 +302,9 @@ class AnisotropyExplorer(SolvingView):
             self.lay = value
             self._turn(self.state.basis)
             self.status.say(lay_sentence(value))
+        elif task == "harmonics":
+            self.harmonics.show(harmonics_figure(value, self._look))
+            self.status.say(harmonics_sentence(value))
         elif task == "check":
             text, kind = checks_sentence(value)
             self.status.say(text, kind=kind)

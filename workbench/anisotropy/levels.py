@@ -22,6 +22,7 @@ References:
     https://arxiv.org/abs/2206.00364
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -65,6 +66,15 @@ class Levels:
     def effective_share(self) -> float:
         """(mean w)^2 / mean w^2: the share of uniform draws that counts."""
         return float(self.weight.mean() ** 2 / self.weight.square().mean())
+
+    @property
+    def sigma(self) -> Tensor:
+        """Noise over data of the network's input, s / a, shape (levels,)."""
+        return self.s / self.a
+
+    def near(self, sigma: float) -> "Levels":
+        """The one level whose sigma is nearest on a logarithmic axis."""
+        return self.only(int((self.sigma.log() - math.log(sigma)).abs().argmin()))
 
     def only(self, level: int) -> "Levels":
         """The one level of that index."""

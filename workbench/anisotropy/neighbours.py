@@ -33,7 +33,8 @@ from workbench.anisotropy.lanczos import find_largest
 from workbench.architectures import Architecture, FlatNet
 from workbench.errors import SettingError, ShapeError
 from workbench.forward import jvp
-from workbench.models import ScoreModel
+from workbench.models import Landscape, ScoreModel
+from workbench.subjects import Subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,4 +257,40 @@ def find_harmonics(
         vectors=vectors.flip(0),
         residuals=residuals.flip(0),
         asymmetry=float((sizes[0] / sizes[1]).sqrt()),
+    )
+
+
+def harmonics_of(subject: Subject, *, count: int = 9, seed: int = 0) -> NeighbourDirections:
+    """Harmonics of an opened model at its default first end, blurred by the data's own deviation.
+
+    Args:
+        subject: The opened model with its points.
+        count: How many at most.
+        seed: Seed of the noise and of the iteration's start.
+
+    Returns:
+        The harmonics, descending.
+
+    Raises:
+        SettingError: If it is an energy or a decoder, which has no denoiser.
+
+    Cost:
+        That of `find_harmonics`.
+    """
+    if isinstance(subject.model, Landscape):
+        raise SettingError(
+            f"{subject.frame.name}, {subject.lacking}",
+            "a denoiser, whose Jacobian has the harmonics",
+            "a model that was trained to denoise",
+        )
+    spread = torch.randn(
+        subject.frame.dim, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
+    )
+    clean = subject.ends()[0]
+    return find_harmonics(
+        subject.model,
+        clean + (subject.frame.data_std * spread).to(clean),
+        subject.frame.data_std,
+        count=min(count, subject.frame.dim),
+        generator=torch.Generator().manual_seed(seed),
     )

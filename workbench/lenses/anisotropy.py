@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from workbench.adapters.wrap import WrappedModel
 from workbench.anisotropy.geometry import Geometry, average_geometry
-from workbench.anisotropy.levels import Levels, edm_levels
+from workbench.anisotropy.levels import Levels, ddpm_levels, edm_levels
 from workbench.anisotropy.probes import ZERO, Probe
 from workbench.anisotropy.spectrum import ScoreSpectrum, find_score_spectrum
 from workbench.architectures import Architecture, architecture_of, load_architecture, reset_architecture
@@ -132,13 +132,8 @@ def find_directions(
     if isinstance(factory_or_model, LatentModel):
         factory_or_model = cast(NetModel | WrappedModel, factory_or_model.model)
     architecture = _architecture(factory_or_model, shape)
-    if isinstance(factory_or_model, NetModel) and levels is None:
-        frame = factory_or_model.frame
-        levels = edm_levels(
-            sigma_min=frame.sigma_min, sigma_max=frame.sigma_max, data_std=factory_or_model.net.data_std
-        )
-    if isinstance(factory_or_model, WrappedModel) and levels is None:
-        levels = _opened_levels(factory_or_model)
+    if isinstance(factory_or_model, NetModel | WrappedModel) and levels is None:
+        levels = levels_of(factory_or_model)
     geometry = average_geometry(
         architecture,
         networks=networks,
@@ -155,6 +150,32 @@ def find_directions(
         cancel=cancel,
     )
     return directions_of(geometry, count=count, tol=tol, asked=networks)
+
+
+def levels_of(model: object, level: int = -1) -> Levels:
+    """Noise levels to ask at: an opened model's own, those of anything else the ladder of a thousand.
+
+    Args:
+        model: A model, or an architecture or its name.
+        level: Index on the ladder of a thousand, 0 has least noise; -1 averages over all levels. Of a model
+            the own level with the nearest ratio of noise to data.
+
+    Returns:
+        All levels, or the one.
+
+    Raises:
+        SettingError: If the ladder has no such level.
+    """
+    inner = model.model if isinstance(model, LatentModel) else model
+    ladder = ddpm_levels()
+    if isinstance(inner, NetModel):
+        frame = inner.frame
+        own = edm_levels(sigma_min=frame.sigma_min, sigma_max=frame.sigma_max, data_std=inner.net.data_std)
+    elif isinstance(inner, WrappedModel):
+        own = _opened_levels(inner)
+    else:
+        return ladder if level < 0 else ladder.only(level)
+    return own if level < 0 else own.near(float(ladder.only(level).sigma) * inner.frame.data_std)
 
 
 def lacking_of(model: object) -> str:
@@ -244,6 +265,12 @@ def _architecture(
             given.network, shape=given.frame.shape, prediction=given.prediction, call=given.ask_network
         )
         return replace(made, name=f"{given.frame.name}, reset")
+    if not callable(given):
+        raise SettingError(
+            f"{type(given).__name__}, behind which no network is known",
+            "a torch network, to initialise copies of it anew",
+            "a shipped architecture",
+        )
     if shape is None:
         raise SettingError("a factory without a shape", "the shape of one sample", "shape=(1, 28, 28)")
     return architecture_of(given, shape=shape)

@@ -10,12 +10,14 @@ from workbench.anisotropy.levels import ddpm_levels
 from workbench.anisotropy.neighbours import (
     classifier_directions,
     find_harmonics,
+    harmonics_of,
     kernel_directions,
     kernel_matrix,
     kernel_product,
 )
 from workbench.architectures import architecture_of, load_architecture
 from workbench.errors import SettingError, ShapeError
+from workbench.subjects import open_subject
 from workbench.worlds import load_world
 
 
@@ -104,3 +106,21 @@ class Rectified(torch.nn.Module):
 
     def forward(self, x, t):
         return torch.relu(self.inner(x))
+
+
+def test_harmonics_of_a_subject_are_those_of_its_denoiser():
+    """On the ring's denoiser Cov[x0 | y] / sigma^2, from central differences of D."""
+    subject = open_subject(world="ring")
+    found = harmonics_of(subject, seed=3)
+    sigma = subject.frame.data_std
+    noise = torch.randn(2, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    point = subject.ends()[0] + sigma * noise
+    steps = 1e-5 * torch.eye(2, dtype=torch.float64)
+    rows = (subject.model.denoise(point + steps, sigma) - subject.model.denoise(point - steps, sigma)) / 2e-5
+    assert_close(found.values, torch.linalg.eigvalsh(rows).flip(0), rtol=1e-6, atol=1e-8)
+    assert found.order == "descending"
+
+
+def test_what_denoises_nothing_has_no_harmonics():
+    with pytest.raises(SettingError, match="an energy without a density; expected a denoiser"):
+        harmonics_of(open_subject(world="muller_brown"))

@@ -1,5 +1,7 @@
 """The door to the directions: what it accepts, what it reports, how it is saved."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -13,7 +15,13 @@ from workbench.anisotropy.probes import gaussian_probe
 from workbench.architectures import ShiftUNet
 from workbench.decoders import LatentModel
 from workbench.errors import ConvergenceWarning, SettingError
-from workbench.lenses.anisotropy import DirectionsResult, directions_of, find_directions, lacking_of
+from workbench.lenses.anisotropy import (
+    DirectionsResult,
+    directions_of,
+    find_directions,
+    lacking_of,
+    levels_of,
+)
 from workbench.models import Frame
 from workbench.nets import Denoiser, Mlp, NetModel
 from workbench.report import Status
@@ -127,6 +135,22 @@ def test_a_model_on_latents_is_asked_through_its_network():
     decoder = open_model(nn.Linear(64, 3), kind="decoder", shape=(64,))
     found = find_directions(LatentModel(inner, decoder), networks=4, seed=0, tol=10.0)
     assert_close(found.geometry.core, find_directions(inner, networks=4, seed=0, tol=10.0).geometry.core)
+
+
+def test_levels_are_a_models_own_and_one_is_the_nearest_in_noise_over_data():
+    net = Denoiser(Mlp(4, 16, 1), data_std=0.5)
+    model = NetModel(net.eval().requires_grad_(False), Frame("tiny", (4,), 0.01, 10.0, data_std=0.5), 0)
+    ladder, own = ddpm_levels(), edm_levels(sigma_min=0.01, sigma_max=10.0, data_std=0.5)
+    assert_close(levels_of(model).weight, own.weight)
+    assert levels_of("unet16").name == "ddpm 1000"
+    assert levels_of("unet16", 300).time.tolist() == [300.0]
+    for level in (0, 300, 900):
+        wanted = 0.5 * float((1.0 / (ladder.a[level] ** 2) - 1.0).sqrt())
+        within = min(max(wanted, 0.01), 10.0)
+        step = math.log(1000.0) / 99  # of the own levels
+        assert abs(math.log(float(levels_of(model, level).sigma) / within)) <= step / 2
+    with pytest.raises(SettingError, match="0 to 999"):
+        levels_of(model, 1000)
 
 
 def test_an_opened_function_is_refused():

@@ -242,6 +242,37 @@ def test_one_click_of_the_anisotropy_tab_turns_the_images_into_another_basis():
     page.close()
 
 
+def test_the_anisotropy_tab_trains_a_pair_and_asks_the_opened_model():
+    page = open_page(
+        tab="anisotropy",
+        anisotropy='{"architecture": "model", "other": "dit8-2", "networks": 16, "learner": "dit8-2", '
+        '"steps": 2, "samples": 20}',
+    )
+    tab = page.tabs["anisotropy"]
+    assert {"digits, reset", "dit8-2"} <= {trace.name for trace in tab.figures["spectrum"].figure.data}
+    tab.train.clicks += 1
+    assert page.host.wait()
+    assert "Rank correlation" in page.host.text
+    anchors = {"all zeros", "standard normal", "real against real"}
+    for name in ("measurement", "curves"):
+        assert anchors <= {trace.name for trace in tab.figures[name].figure.data}
+    tab.resolve.clicks += 1
+    assert page.host.wait()
+    assert "Harmonics of digits" in page.host.text
+    assert len(tab.figures["harmonics"].figure.layout.images) == 9
+    tab.controls["architecture"].value = "unet8"
+    assert page.host.wait()
+    tab.controls["model"].value = "fashion"  # no architecture of the screen is the model's
+    assert not tab.figures["harmonics"].objects
+    page.close()
+
+
+def test_the_anisotropy_tab_opens_no_file_of_the_server(tmp_path):
+    page = open_page(tab="anisotropy", anisotropy=f'{{"architecture": "model", "model": "{tmp_path}"}}')
+    assert "got the model" in page.host.text.lower()
+    page.close()
+
+
 @pytest.mark.parametrize("here", [True, False])
 def test_only_visitors_at_the_machine_see_where_its_model_lies(tmp_path, here):
     path = str(tmp_path / "mine.safetensors")

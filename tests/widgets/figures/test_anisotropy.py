@@ -134,9 +134,10 @@ def test_a_comparison_shows_the_trivial_generators():
     assert drawing.layout.xaxis.type == "log"
 
 
-def test_learning_curves_have_the_zero_generator():
+def test_learning_curves_have_the_trivial_generators():
     drawing = curves_figure({"λ_min": trial(1.0, 0.2, 0), "λ_max": trial(9.0, 2.0, 0)})
-    assert [t.name for t in drawing.data] == ["λ_min", "λ_max", "all zeros"]
+    anchors = ["all zeros", "standard normal", "real against real"]
+    assert [t.name for t in drawing.data] == ["λ_min", "λ_max", *anchors]
     assert list(drawing.data[0].x) == [10, 20]
 
 

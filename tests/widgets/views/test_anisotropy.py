@@ -9,9 +9,13 @@ import pytest
 from widgets.cells import read_cell, read_values, write_cell
 from widgets.views import VIEWS
 from widgets.views.anisotropy import AnisotropyExplorer, AnisotropyState
+from workbench import open_model
+from workbench.architectures import ShiftUNet
 from workbench.errors import SettingError
 from workbench.headless.catalog import open_notebook
 from workbench.headless.parameters import declared
+from workbench.schedules import VP_COSINE
+from workbench.worlds import load_world
 
 
 @pytest.fixture
@@ -59,7 +63,7 @@ def test_training_a_pair_draws_predicted_against_measured(view):
     view.train()
     assert view.wait()
     assert {"median of seeds", "all zeros"} <= set(names(view.measurement))
-    assert names(view.curves) == ["λ_min", "λ_max", "all zeros"]
+    assert names(view.curves) == ["λ_min", "λ_max", "all zeros", "standard normal", "real against real"]
 
 
 def test_a_learner_without_preference_gets_one_sentence(view):
@@ -90,8 +94,57 @@ def test_a_sphere_is_learnt_instead_of_a_line(view):
     view.state = view.state.but(learner="dit8-2", steps=2, data="sphere", samples=20)
     view.train()
     assert view.wait()
-    assert names(view.curves) == ["λ_min", "λ_max", "all zeros"]
+    assert names(view.curves)[:2] == ["λ_min", "λ_max"]
     assert len(view.measured.distances) == 2
+
+
+def test_the_opened_model_gives_its_architecture_and_its_harmonics(view):
+    view.controls["model"].value = "fashion"
+    assert view.wait()
+    assert "unet8-time" in view.results  # nothing on the screen is the model's
+    view.controls["architecture"].value = "model"
+    assert view.wait()
+    assert list(view.results) == ["fashion, reset", "dit8-2"]
+    assert view.result.geometry.levels == "edm 100"  # its own levels
+    assert {"fashion, reset", "dit8-2"} <= set(names(view.spectrum))
+    view.state = view.state.but(level=900)
+    assert view.wait()
+    assert view.result.geometry.levels.startswith("edm 100, level")
+    view.buttons["harmonics"].click()
+    assert view.wait()
+    assert "asymmetry of the Jacobian" in view.status.text
+    assert len(view.harmonics.figure.layout.images) == 9
+    view.state = view.state.but(model="digits")
+    assert view.wait()
+    assert not view.harmonics.figure.layout.images
+    assert list(view.results) == ["digits, reset", "dit8-2"]
+
+
+def test_a_model_in_memory_takes_part_by_its_name():
+    net = ShiftUNet(1, 8, 2, 1, groups=2)
+    own = open_model(net, prediction="eps", schedule=VP_COSINE, shape=(1, 8, 8), dtype="float32")
+    made = AnisotropyExplorer("model", "model", model=own, networks=16)
+    assert made.wait()
+    assert (made.state.model, list(made.results)) == ("ShiftUNet", ["ShiftUNet, reset"])
+    made.resolve()
+    assert made.wait()
+    assert "Harmonics of ShiftUNet" in made.status.text
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("world", "words"),
+    [("ring", "Harmonics of ring"), ("muller_brown", "Got muller_brown, an energy")],
+)
+def test_a_model_without_a_network_gets_one_sentence(world, words):
+    made = AnisotropyExplorer("model", "dit8-2", model=load_world(world), networks=16)
+    assert made.wait()
+    assert made.status.text.startswith(f"Got {world}, a model without a torch network")
+    assert made.results == {}
+    made.resolve()
+    assert made.wait()
+    assert made.status.text.startswith(words)
+    made.close()
 
 
 def test_the_self_check_says_that_all_pass(view):
