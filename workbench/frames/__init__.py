@@ -4,5 +4,6 @@
 `recordings` reads windows of human signals, `glyphs` draws letters of the fonts at hand; `wake` computes a
 flow past a cylinder and `wake_set` is the set of its frames that is shipped. `models` opens any of them by
 name or path and trains a small diffusion model where there is none. `rendering` turns curves of latents into
-films and scores frames that nothing has seen.
+films and scores frames that nothing has seen; `crossing` follows a curve from one condition to another, and
+`factors` keeps one of two known factors and changes the other.
 """

@@ -3,18 +3,24 @@
 Any scalable font file that Pillow opens will do, also the web formats. Each glyph is drawn white on black, as
 large as fits, in the middle of its square.
 
+Fonts differ between machines. With the package travel the small letters of the free DejaVu fonts in 22 styles
+as pictures of 16 x 16 pixels, so that numbers can be compared.
+
 References:
     Pillow, https://pillow.readthedocs.io/en/stable/reference/ImageFont.html
+    DejaVu fonts, https://dejavu-fonts.github.io
 """
 
 import string
 from collections.abc import Iterable, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageFont
+from torch import Tensor
 
 from workbench.checks import check_count
 from workbench.errors import DataError, SettingError
@@ -108,19 +114,55 @@ def render_glyphs(
                 styles.append(style)
     if not pictures:
         raise DataError(f"{len(files)} fonts without any of {letters!r}", "fonts that hold the letters")
-    points = torch.from_numpy(np.stack(pictures)).flatten(1) / 127.5 - 1
-    style_of = torch.tensor(styles)
+    return _as_frames(
+        torch.from_numpy(np.stack(pictures)),
+        torch.tensor(codes),
+        torch.tensor(styles),
+        letters,
+        f"{len(files)} fonts: " + ", ".join(file.stem for file in files[:3]),
+    )
+
+
+def load_glyphs() -> FrameSet:
+    """The letters that travel with the package: a to z in 22 styles of DejaVu, the same on every machine.
+
+    Returns:
+        The glyphs as `render_glyphs` gives them.
+    """
+    with resources.as_file(resources.files("workbench") / "images" / "glyphs-sample.npz") as path:
+        archive = np.load(path, allow_pickle=False)
+        pictures, codes, styles = (
+            torch.from_numpy(archive[name]) for name in ("pictures", "letters", "styles")
+        )
+    letters = string.ascii_lowercase
+    return _as_frames(pictures.float(), codes.long(), styles.long(), letters, "22 styles of DejaVu")
+
+
+def write_sample(frames: FrameSet, path: str | Path) -> None:
+    """Write glyphs as bytes, for `load_glyphs`."""
+    pictures = ((frames.points + 1) * 127.5).round().reshape(-1, *frames.shape[1:])
+    codes = frames.groups if frames.labels is None else frames.labels
+    np.savez_compressed(
+        path,
+        pictures=pictures.numpy().astype(np.uint8),
+        letters=codes.numpy().astype(np.uint8),
+        styles=frames.groups.numpy().astype(np.uint8),
+    )
+
+
+def _as_frames(pictures: Tensor, codes: Tensor, styles: Tensor, letters: str, source: str) -> FrameSet:
+    """Pictures with values 0 to 255, shape (count, side, side), as frames."""
     return FrameSet(
         name="glyphs",
-        points=points,
-        shape=(1, side, side),
-        times=torch.arange(len(points), dtype=torch.float64),
-        groups=style_of,
-        labels=torch.tensor(codes),
+        points=pictures.flatten(1) / 127.5 - 1,
+        shape=(1, *pictures.shape[1:]),
+        times=torch.arange(len(pictures), dtype=torch.float64),
+        groups=styles,
+        labels=codes,
         classes=tuple(letters),
-        variables=style_of.double()[:, None],
+        variables=styles.double()[:, None],
         names=("style",),
-        source=f"{len(files)} fonts: " + ", ".join(file.stem for file in files[:3]),
+        source=source,
     )
 
 

@@ -4,7 +4,7 @@ The shipped wake has a shipped model; frames of one's own get a small one that i
 frames. Both come with a condition bound where there is one.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -107,7 +107,7 @@ def prepare_frames(
                 "model='auto', which trains one",
             )
     else:
-        net = fit_frame_model(
+        trained = fit_frame_model(
             shown,
             rows=rows,
             steps=train_steps,
@@ -115,4 +115,5 @@ def prepare_frames(
             progress=progress,
             cancel=cancel,
         )
+        net = replace(trained, net=trained.net.to(resolve_device(device)))
     return PreparedFrames(shown, context, hidden, bind(net, condition or None), condition)
