@@ -2,6 +2,7 @@
 
 from workbench.geodesics.affine import affine_length, dual_line, natural_line
 from workbench.geodesics.engine import (
+    NoCurveLeft,
     Relaxed,
     curve_energy,
     curve_inside,
@@ -24,6 +25,7 @@ from workbench.geodesics.starts import bent_starts, fit_inside, resample_start, 
 __all__ = [
     "KnownDistance",
     "Logarithm",
+    "NoCurveLeft",
     "Refined",
     "Relaxed",
     "Shot",

@@ -35,13 +35,18 @@ import torch
 from torch import Tensor
 
 from workbench.errors import SettingError
-from workbench.metrics.base import DENSE_LIMIT, Metric, Solvable, inside, lower, matrix
+from workbench.metrics.base import DENSE_LIMIT, Metric, Solvable, inside, lower, matrix, point_in_words
 from workbench.types import Nodes, Scalars
 
 _SUFFICIENT = 1e-3  # share of the predicted fall that a step must achieve
 _HALVINGS = 40
 _MEMORY = 10
 _ROUNDING = 1e-6  # a residual at which the energy left to gain is lost in float64 sums
+_ROWS = ("points", "steps", "middle", "slope", "density", "good", "energy", "g", "factor")  # one a curve
+
+
+class NoCurveLeft(SettingError):
+    """A starting curve that leaves where the metric holds, and no other one to go on with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,7 @@ class Relaxed:
         iterations: Iterations of the slowest curve.
         evaluations: Evaluations of the metric, in points.
         history: Largest residual at each iteration.
+        kept: Which starting curves these are, shape (curves,): all of them, unless some were dropped.
     """
 
     points: Tensor
@@ -67,6 +73,7 @@ class Relaxed:
     iterations: int
     evaluations: int
     history: tuple[float, ...]
+    kept: Tensor
 
 
 def segment_lengths(metric: Metric, points: Nodes) -> Tensor:
@@ -121,15 +128,20 @@ class _Local:
             else:
                 self.slope = torch.zeros_like(middle)
         self.density = density.detach()
-        good = torch.isfinite(self.density).all(dim=1) & torch.isfinite(self.slope).flatten(1).all(dim=1)
-        good &= (self.density >= 0.0).all(dim=1)
+        good = torch.isfinite(self.density) & torch.isfinite(self.slope).all(dim=2) & (self.density >= 0.0)
         if self.dense:
             self.g = g.detach().contiguous()
             clean = torch.where(torch.isfinite(self.g), self.g, torch.zeros_like(self.g))
             self.factor, info = torch.linalg.cholesky_ex(clean)
-            good &= (info == 0).all(dim=1)
-        self.good = good
-        self.energy = torch.where(good, self.steps.shape[1] * self.density.sum(dim=1), torch.inf)
+            good &= info == 0
+        self.sound, self.good = good, good.all(dim=1)
+        self.energy = torch.where(self.good, self.steps.shape[1] * self.density.sum(dim=1), torch.inf)
+
+    def keep(self, chosen: Tensor) -> None:
+        """Go on with the chosen curves alone."""
+        for name in _ROWS:
+            if name in vars(self):
+                setattr(self, name, getattr(self, name)[chosen])
 
     def solve(self, w: Tensor) -> Tensor:
         """g^-1 w at every midpoint, shape (curves, steps, dim)."""
@@ -192,17 +204,19 @@ def relax(
     tol: float = 1e-7,
     max_iterations: int = 500,
     freeze: bool = False,
+    drop: bool = False,
     cancelled: Callable[[], bool] | None = None,
 ) -> Relaxed:
     """Relax curves with fixed ends to geodesics.
 
     Args:
         metric: The metric; at most 16 dimensions, or one that knows its inverse.
-        points: Starting curves inside the domain, shape (curves, nodes, dim).
+        points: Starting curves where the metric holds, shape (curves, nodes, dim).
         tol: Metric size of a full step over that of the curve, at which to stop; lengths are then exact for
             their discretisation to about tol squared.
         max_iterations: Iterations at most.
         freeze: Leave out the derivative of the metric: the published frozen-metric curve, not a geodesic.
+        drop: Go on without the starting curves along which the metric does not hold, while one is left.
         cancelled: Asked once an iteration; True ends with what there is.
 
     Returns:
@@ -210,31 +224,20 @@ def relax(
         its derivative at every midpoint of every curve, once or (backtracking) a few times.
 
     Raises:
-        SettingError: If the dimension is too large for the metric, or a starting curve leaves the domain.
+        SettingError: If the dimension is too large for the metric.
+        NoCurveLeft: If a starting curve leaves the domain or meets a metric that is not positive definite;
+            with `drop`, if every one does.
     """
-    curves, nodes, dim = points.shape
+    nodes, dim = points.shape[1:]
     if dim > DENSE_LIMIT and not isinstance(metric, Solvable):
         raise SettingError(
             f"geodesics of {metric.name} in {dim} dimensions",
             f"at most {DENSE_LIMIT}, or a metric with raise_index (conformal, rank-one score)",
             "a slice of few axes through the latent space",
         )
-    out = ~curve_inside(metric, points)
-    if bool(out.any()):
-        raise SettingError(
-            f"starting curve {int(out.nonzero()[0])} of {curves}, which leaves the domain of {metric.name}",
-            "curves inside it",
-            "via points, or another chart",
-        )
-    here = _Local(metric, points.detach().clone())
+    here, kept = _begin(metric, points, drop)
+    curves = len(kept)
     evaluations = curves * (nodes - 1)
-    if not bool(here.good.all()):
-        k = int((~here.good).nonzero()[0])
-        raise SettingError(
-            f"a metric {metric.name} that is indefinite, singular or not finite along starting curve {k}",
-            "a positive definite metric",
-            "Sum(metric, Scaled(Euclidean(chart), eps)), or another start",
-        )
     residual = torch.full((curves,), torch.inf, dtype=points.dtype, device=points.device)
     active = torch.ones(curves, dtype=torch.bool, device=points.device)
     memory: deque[tuple[Tensor, Tensor]] = deque(maxlen=0 if freeze else _MEMORY)
@@ -260,8 +263,37 @@ def relax(
     length = torch.sqrt(here.density.clamp_min(0.0)).sum(dim=1)
     done = (residual <= tol) | (~active & (residual <= _ROUNDING))
     return Relaxed(
-        here.points, here.energy, length, residual, done, len(history), evaluations, tuple(history)
+        here.points, here.energy, length, residual, done, len(history), evaluations, tuple(history), kept
     )
+
+
+def _begin(metric: Metric, points: Tensor, drop: bool) -> tuple[_Local, Tensor]:
+    """The metric along the starting curves where it holds, and which these are."""
+    curves = points.shape[0]
+    kept = torch.arange(curves, device=points.device)
+    within = curve_inside(metric, points)
+    if not bool(within.any() if drop else within.all()):
+        k = int((~within).nonzero()[0])
+        both = torch.cat((points[k], 0.5 * (points[k, 1:] + points[k, :-1])))
+        raise NoCurveLeft(
+            f"starting curve {k} of {curves}, which leaves the domain of {metric.name} at "
+            + point_in_words(both[~inside(metric, both)][0]),
+            "curves inside it",
+            "via points, or another chart",
+        )
+    kept = kept[within]
+    here = _Local(metric, points[kept].detach().clone())
+    if not bool(here.good.any() if drop else here.good.all()):
+        k = int((~here.good).nonzero()[0])
+        raise NoCurveLeft(
+            f"a metric {metric.name} that is indefinite, singular or not finite along starting curve "
+            f"{int(kept[k])}, at {point_in_words(here.middle[k][~here.sound[k]][0])}",
+            "a positive definite metric",
+            "Sum(metric, Scaled(Euclidean(chart), eps)), or another start",
+        )
+    kept = kept[here.good]
+    here.keep(here.good)
+    return here, kept
 
 
 def _quasi_newton(here: _Local, slope: Tensor, memory: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
@@ -311,6 +343,6 @@ def _advance(metric: Metric, here: _Local, way: Tensor, descent: Tensor, active:
 
 def _place(here: _Local, there: _Local, index: Tensor, accepted: Tensor) -> None:
     chosen = accepted[index]
-    for name in ("points", "steps", "middle", "slope", "density", "good", "energy", "g", "factor"):
+    for name in _ROWS:
         if name in vars(there):
             getattr(here, name)[index[chosen]] = getattr(there, name)[chosen]

@@ -44,6 +44,7 @@ class Refined:
         iterations: Iterations on all levels.
         evaluations: Evaluations of the metric, in points.
         history: Largest residual at each iteration.
+        kept: Which starting curves these are, shape (curves,): all of them, unless some were dropped.
     """
 
     points: Tensor
@@ -60,6 +61,7 @@ class Refined:
     iterations: int
     evaluations: int
     history: tuple[float, ...]
+    kept: Tensor
 
 
 def extrapolate(values: Tensor) -> tuple[Tensor, Tensor]:
@@ -99,6 +101,7 @@ def relax_levels(
     tol: float = 1e-7,
     max_iterations: int = 500,
     freeze: bool = False,
+    drop: bool = False,
     cancelled: Callable[[], bool] | None = None,
 ) -> Refined:
     """Relax curves on nested levels and extrapolate their lengths.
@@ -110,19 +113,33 @@ def relax_levels(
         tol: Relative residual at which a level stops.
         max_iterations: Iterations at most on a level.
         freeze: The frozen-metric variant; see `relax`.
+        drop: Go on without the curves that leave where the metric holds, at the start or on a finer level.
         cancelled: Asked once an iteration.
 
     Returns:
         Curves on the finest level with lengths, errors and certificates.
+
+    Raises:
+        NoCurveLeft: As `relax` does, on any level.
     """
-    lengths, velocities, history = [], [], []
+    lengths: list[Tensor] = []
+    velocities: list[Tensor] = []
+    history: list[float] = []
     iterations = evaluations = 0
     good = torch.ones(points.shape[0], dtype=torch.bool, device=points.device)
+    kept = torch.arange(points.shape[0], device=points.device)
     for level in range(levels):
         now = relax(
-            metric, points, tol=tol, max_iterations=max_iterations, freeze=freeze, cancelled=cancelled
+            metric,
+            points,
+            tol=tol,
+            max_iterations=max_iterations,
+            freeze=freeze,
+            drop=drop,
+            cancelled=cancelled,
         )
-        good = good & now.converged
+        kept, good = kept[now.kept], good[now.kept] & now.converged
+        lengths, velocities = ([rows[now.kept] for rows in found] for found in (lengths, velocities))
         iterations, evaluations = iterations + now.iterations, evaluations + now.evaluations
         history.extend(now.history)
         lengths.append(now.length)
@@ -157,6 +174,7 @@ def relax_levels(
         iterations,
         evaluations,
         tuple(history),
+        kept,
     )
 
 

@@ -14,6 +14,8 @@ from workbench.report import Estimate, Provenance, SolveReport
 
 INDEX_NODES = 33
 """Nodes at most on which the second variation is taken."""
+UNCERTIFIED = 0.1
+"""Gap of energy and squared length from which a curve is no geodesic, whatever its relaxation says."""
 _NEGATIVE = 1e-6
 _INDEX_SIZE = 640
 
@@ -67,13 +69,14 @@ class GeodesicResult:
     Attributes:
         start: Where they start, shape (dim,).
         end: Where they end, shape (dim,).
-        geodesics: Every distinct one found, shortest first.
+        geodesics: Every distinct one found, the certified ones first, shortest first.
         references: Straight in the chart; for a Hessian metric also straight in its dual coordinates.
         kind: "levi-civita", or the name of another rule, in words.
         metric: Name of the metric.
         chart: Coordinates it is written in.
         report: Status, residual and cost; model calls count points times the metric's own calls.
         provenance: Settings, seed and versions.
+        dropped: The starts, in words, that left where the metric is positive definite.
     """
 
     start: Tensor
@@ -85,15 +88,16 @@ class GeodesicResult:
     chart: Chart
     report: SolveReport
     provenance: Provenance
+    dropped: tuple[str, ...] = ()
 
     @property
     def shortest(self) -> Geodesic:
-        """The shortest one found."""
+        """The shortest one found; one without a certificate only where none has it."""
         return self.geodesics[0]
 
     @property
     def distance(self) -> Estimate:
-        """Length of the shortest one found."""
+        """Length of `shortest`."""
         return self.geodesics[0].length
 
 
@@ -143,9 +147,9 @@ def read_curves(
 
 
 def distinct_curves(found: tuple[Geodesic, ...]) -> tuple[Geodesic, ...]:
-    """Curves that differ, the converged ones first and then by length."""
+    """Curves that differ: the converged ones first, of these the certified ones, then by length."""
     kept: list[Geodesic] = []
-    for one in sorted(found, key=lambda g: (not g.converged, g.length.value)):
+    for one in sorted(found, key=lambda g: (not g.converged, g.gap > UNCERTIFIED, g.length.value)):
         points = one.curve.points
         size = float((points - points[0]).abs().max())
         for other in kept:

@@ -4,7 +4,7 @@ r"""The Fisher lens: how far apart points of a chart really are, and the shortes
 extrapolated length, its error, and a certificate that does not depend on how it was found: energy against
 squared length, the spread of the speed, and the number of negative directions of the second variation (0 for
 a local minimum). A stationary curve that is no minimum is pushed off along its most negative direction and
-relaxed again.
+relaxed again. A start that leaves where the metric is positive definite is dropped, counted and named.
 
 `measure_metric_field` evaluates a metric over a plane in one batch: matrices, volumes, eigenvalues, and how
 far the metric is from being a Hessian in its chart.
@@ -25,6 +25,8 @@ from workbench.curves import Curve
 from workbench.draws import seeded
 from workbench.errors import SettingError
 from workbench.geodesics import (
+    NoCurveLeft,
+    Refined,
     bent_starts,
     fit_inside,
     relax_levels,
@@ -37,6 +39,7 @@ from workbench.geodesics.engine import curve_inside
 from workbench.geodesics.metric_fields import MetricField, measure_metric_field, on_section
 from workbench.geodesics.results import (
     INDEX_NODES,
+    UNCERTIFIED,
     Geodesic,
     GeodesicResult,
     ReferenceCurve,
@@ -114,7 +117,7 @@ def find_geodesic(
     Raises:
         ShapeError: If an end is no finite point of the chart.
         SettingError: If an end lies outside the domain, the ends coincide, the metric is not positive
-            definite at an end or along a start, or the dimension is too large for it.
+            definite at an end or along any start, or the dimension is too large for it.
 
     Example:
         >>> from workbench.metrics import half_plane
@@ -179,6 +182,7 @@ def _solve(metric, start, end, settings, via, init, max_iterations, generator, p
         return cancel is not None and cancel.is_set()
 
     options = {
+        "drop": True,
         "levels": levels,
         "tol": settings["tol"],
         "max_iterations": max_iterations,
@@ -188,18 +192,26 @@ def _solve(metric, start, end, settings, via, init, max_iterations, generator, p
     if progress is not None:
         progress(0.05, f"relaxing {len(curves)} curves")
     found = relax_levels(metric, curves, **options)
-    geodesics = distinct_curves(read_curves(metric, found, names, nodes, freeze))
+    kept = found.kept.tolist()
+    dropped = tuple(name for k, name in enumerate(names) if k not in kept)
+    geodesics = distinct_curves(read_curves(metric, found, [names[k] for k in kept], nodes, freeze))
     evaluations, iterations, status = found.evaluations, found.iterations, found.status
     saddles = [g for g in geodesics if g.index]
     if saddles and not cancelled():
         if progress is not None:
             progress(0.6, f"leaving {len(saddles)} saddle curves")
-        again_names, pushed = _push_off(metric, saddles, nodes)
-        more = relax_levels(metric, pushed, **options)
-        geodesics = distinct_curves((*geodesics, *read_curves(metric, more, again_names, nodes, freeze)))
-        evaluations, iterations = evaluations + more.evaluations, iterations + more.iterations
-        status = status if more.status is Status.CONVERGED else more.status
+        again, more = _leave(metric, saddles, nodes, options)
+        geodesics = distinct_curves((*geodesics, *again))
+        if more is not None:
+            evaluations, iterations = evaluations + more.evaluations, iterations + more.iterations
+            status = status if more.status is Status.CONVERGED else more.status
     warnings = _warnings(geodesics, freeze)
+    if dropped:
+        one = "was" if len(dropped) == 1 else "were"
+        said = (
+            f"{len(dropped)} of {len(names)} starts left where {metric.name} is positive definite, and {one} "
+        )
+        warnings = (*warnings, f"{said}dropped: {', '.join(dropped)}")
     best = geodesics[0]
     if status is Status.MAX_ITERATIONS and best.converged:
         status, warnings = (
@@ -228,6 +240,7 @@ def _solve(metric, start, end, settings, via, init, max_iterations, generator, p
         metric.chart,
         report,
         provenance_of(start, model=metric.name, settings=settings, generator=generator, sources=SOURCES),
+        dropped,
     )
 
 
@@ -254,16 +267,6 @@ def _starting_curves(metric, start, end, settings, via, init, generator) -> tupl
             torch.cat((start[None], via.reshape(-1, start.shape[0]).to(start), end[None])), nodes
         )
         names = ["via points"]
-    if not bool(curve_inside(metric, base)):
-        middle = base[~inside(metric, base)]
-        where = (
-            "between its nodes" if not len(middle) else f"at {[round(float(v), 4) for v in middle[0][:4]]}"
-        )
-        raise SettingError(
-            f"a {names[0]} start that leaves the domain of {metric.name} {where}",
-            "a start inside it",
-            "via=...",
-        )
     curves = [base[None]]
     if settings["starts"] > 1:
         curves.append(
@@ -275,7 +278,29 @@ def _starting_curves(metric, start, end, settings, via, init, generator) -> tupl
         points[0], points[-1] = start, end
         curves.append(points[None])
         names.append(f"given {k + 1}")
+    if not bool(curve_inside(metric, torch.cat(curves)).any()):
+        middle = base[~inside(metric, base)]
+        where = (
+            "between its nodes" if not len(middle) else f"at {[round(float(v), 4) for v in middle[0][:4]]}"
+        )
+        raise SettingError(
+            f"a {names[0]} start that leaves the domain of {metric.name} {where}",
+            "a start inside it",
+            "via=...",
+        )
     return names, torch.cat(curves)
+
+
+def _leave(metric, saddles, nodes, options) -> tuple[tuple[Geodesic, ...], Refined | None]:
+    """What the saddle curves relax to once they are pushed off to both sides; nothing where all leave."""
+    names, pushed = _push_off(metric, saddles, nodes)
+    try:
+        found = relax_levels(metric, pushed, **options)
+    except NoCurveLeft:
+        return (), None
+    return read_curves(
+        metric, found, [names[k] for k in found.kept.tolist()], nodes, options["freeze"]
+    ), found
 
 
 def _push_off(metric: Metric, saddles: list[Geodesic], nodes: int) -> tuple[list[str], Tensor]:
@@ -299,6 +324,8 @@ def _warnings(geodesics: tuple[Geodesic, ...], freeze: bool) -> tuple[str, ...]:
     best = geodesics[0]
     if freeze:
         said.append("the metric's derivative was left out: this curve is not a geodesic")
+    elif best.gap > UNCERTIFIED:
+        said.append(f"the energy exceeds the squared length by {best.gap:.0%}: this curve is not certified")
     if best.index:
         said.append(
             f"the shortest curve found is a saddle with {best.index} negative directions, not a minimum"

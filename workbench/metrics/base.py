@@ -273,7 +273,7 @@ def check_positive(metric: Metric, x: Points, *, strict: bool = True) -> None:
     out = ~inside(metric, flat)
     if bool(out.any()):
         raise SettingError(
-            f"the point {_words(flat[out][0])} outside the domain of {metric.name}",
+            f"the point {point_in_words(flat[out][0])} outside the domain of {metric.name}",
             f"points of the chart {metric.chart.name!r} inside it",
             "ends that lie inside",
         )
@@ -281,7 +281,7 @@ def check_positive(metric: Metric, x: Points, *, strict: bool = True) -> None:
     bad = ~torch.isfinite(g).flatten(1).all(dim=1)
     if bool(bad.any()):
         raise SettingError(
-            f"a metric {metric.name} that is not finite at {_words(flat[bad][0])}", "finite entries"
+            f"a metric {metric.name} that is not finite at {point_in_words(flat[bad][0])}", "finite entries"
         )
     values = torch.linalg.eigvalsh(g)
     floor = flat.shape[-1] * torch.finfo(x.dtype).eps * values.abs().amax(dim=-1)
@@ -289,7 +289,7 @@ def check_positive(metric: Metric, x: Points, *, strict: bool = True) -> None:
     if bool(bad.any()):
         smallest, largest = float(values[bad][0, 0]), float(values[bad][0, -1])
         kind = "an indefinite" if smallest < -float(floor[bad][0]) else "a singular"
-        where = f"{_words(flat[bad][0])}, eigenvalues {smallest:.3g} to {largest:.3g}"
+        where = f"{point_in_words(flat[bad][0])}, eigenvalues {smallest:.3g} to {largest:.3g}"
         raise SettingError(
             f"{kind} metric {metric.name} at {where}",
             "positive definite" if strict else "positive semidefinite",
@@ -297,6 +297,7 @@ def check_positive(metric: Metric, x: Points, *, strict: bool = True) -> None:
         )
 
 
-def _words(point: Tensor) -> str:
+def point_in_words(point: Tensor) -> str:
+    """A point as a sentence names it: its first four coordinates."""
     shown = ", ".join(f"{float(value):.4g}" for value in point[:4])
     return f"({shown}{', ...' if point.numel() > 4 else ''})"

@@ -2,6 +2,7 @@
 
 import math
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,7 +14,8 @@ from workbench.curves import Curve
 from workbench.embeddings import Slice
 from workbench.errors import ConvergenceWarning, SettingError, ShapeError
 from workbench.fields import Window
-from workbench.geodesics import torus, torus_distances
+from workbench.geodesics import NoCurveLeft, relax_levels, torus, torus_distances
+from workbench.geodesics.results import distinct_curves
 from workbench.lenses.fisher import (
     GeodesicResult,
     find_frozen_metric_curve,
@@ -102,7 +104,9 @@ def test_via_points_and_given_curves():
         lambda x: x.square().sum(dim=-1) > 0.25,
     )  # fmt: skip
     with pytest.raises(SettingError, match="straight start that leaves the domain"):
-        find_geodesic(annulus, point(-1.0, 0.0), point(1.0, 0.0))
+        find_geodesic(annulus, point(-1.0, 0.0), point(1.0, 0.0), starts=1)
+    with pytest.raises(SettingError, match=r"leaves the domain of punctured plane at \(-0\.\d+, 0\.\d+\)"):
+        find_geodesic(annulus, point(-1.0, 0.0), point(1.0, 0.0))  # a bend fits, until it is refined
     given = Curve.through(
         torch.stack((torch.linspace(0.0, 1.0, 9), torch.linspace(0.0, 1.0, 9) ** 2 + 1.0), dim=1)
     )
@@ -113,6 +117,77 @@ def test_via_points_and_given_curves():
     )
     lifted = find_geodesic(half_plane(), *ends, via=point(0.3, 2.0), starts=1)
     assert lifted.distance.value == pytest.approx(found.distance.value, rel=1e-8)
+
+
+def holed():
+    """A plane whose metric loses its sign inside a disc about the origin, though no domain says so."""
+    return MatrixMetric(
+        lambda x: torch.eye(2).to(x) / (x.square().sum(dim=-1) - 0.25)[..., None, None],
+        Chart("plane", 2),
+        "holed plane",
+    )
+
+
+def test_a_start_that_leaves_the_metric_is_dropped_counted_and_named():
+    x = torch.linspace(-1.0, 1.0, 9)
+    over = Curve.through(torch.stack((x, 1.0 - x.square()), dim=1))
+    ends = point(-1.0, 0.0), point(1.0, 0.0)
+    with pytest.raises(SettingError, match=r"holed plane that is .*at \(-0\.\d+, 0\)"):
+        find_geodesic(holed(), *ends, starts=1)
+    found = find_geodesic(holed(), *ends, init=[over], starts=1, nodes=17, levels=2)
+    assert found.dropped == ("straight",)
+    assert [g.origin for g in found.geodesics] == ["given 1"]
+    assert found.shortest.index == 0
+    said = "1 of 2 starts left where holed plane is positive definite, and was dropped: straight"
+    assert said in found.report.warnings
+
+
+def test_a_start_outside_the_domain_is_dropped_where_another_is_inside():
+    x = torch.linspace(-1.0, 1.0, 9)
+    over = Curve.through(torch.stack((x, 1.0 - x.square()), dim=1))
+    ends = point(-1.0, 0.0), point(1.0, 0.0)
+    fenced = replace(holed(), domain=lambda x: x.square().sum(dim=-1) > 0.25)
+    found = find_geodesic(fenced, *ends, init=[over], starts=1, nodes=17, levels=2)
+    assert found.dropped == ("straight",)
+    with pytest.raises(SettingError, match="straight start that leaves the domain of holed plane at"):
+        find_geodesic(fenced, *ends, starts=1)
+
+
+def test_a_start_that_is_lost_on_a_finer_level_leaves_the_others_their_lengths():
+    """The spline between coarse nodes may leave where the nodes were inside; the lengths stay the others'."""
+    thin = MatrixMetric(
+        lambda x: torch.eye(2).to(x).expand(*x.shape, 2), Chart("plane", 2), "fenced plane", 0.0,
+        lambda x: ~((x[..., 0] - 0.28125).abs() < 1e-6) | (x[..., 1] <= 1e-9),
+    )  # fmt: skip
+    bent = torch.linspace(0.0, 1.0, 9)
+    starts = torch.stack(
+        (
+            torch.stack((bent, 0.1 * torch.sin(math.pi * bent)), dim=1),
+            torch.stack((bent, torch.zeros(9)), dim=1),
+        )
+    )
+    found = relax_levels(thin, starts, levels=2, max_iterations=0, drop=True)
+    assert found.kept.tolist() == [1]
+    assert found.levels.shape == (2, 1)
+    assert_close(found.length, torch.ones(1))
+    with pytest.raises(NoCurveLeft, match="fenced plane"):
+        relax_levels(thin, starts[:1], levels=2, max_iterations=0, drop=True)
+
+
+def test_a_shorter_curve_without_a_certificate_comes_behind():
+    sure = find_geodesic(half_plane(), point(0.0, 1.0), point(3.0, 0.5), starts=1, levels=1, nodes=9).shortest
+    short = replace(sure, length=replace(sure.length, value=0.5 * sure.length.value), gap=1.3)
+    assert [g.gap for g in distinct_curves((short, sure))] == [sure.gap, 1.3]
+    assert distinct_curves((short,)) == (short,)
+
+
+def test_an_energy_far_above_the_squared_length_is_said():
+    steep = MatrixMetric(
+        lambda x: torch.eye(2) * torch.exp(10.0 * x[..., :1, None]), Chart("plane", 2), "steep"
+    )
+    found = find_geodesic(steep, point(0.0, 0.0), point(1.0, 0.0), starts=1, levels=1, nodes=5)
+    assert found.shortest.gap > 0.1
+    assert any("not certified" in w for w in found.report.warnings)
 
 
 def test_progress_and_cancel():
