@@ -37,7 +37,8 @@ from workbench.inversions.conditions import Blend, given_each
 from workbench.inversions.depth import DepthProbe, probe_depths
 from workbench.inversions.latent import Latent
 from workbench.inversions.solve import decode, encode, inversion_levels, latent_from
-from workbench.inversions.steps import SOLVERS, Solver, solver_of
+from workbench.inversions.solvers import SOLVERS, solver_of
+from workbench.inversions.steps import Solver
 
 __all__ = [
     "SOLVERS",

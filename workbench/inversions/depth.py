@@ -12,7 +12,8 @@ from workbench.checks import check_count, check_model, check_number, check_run
 from workbench.errors import SettingError, ShapeError
 from workbench.integrators import Cancel, Progress
 from workbench.inversions.solve import encode, inversion_levels
-from workbench.inversions.steps import Solver, solver_of
+from workbench.inversions.solvers import solver_of
+from workbench.inversions.steps import Solver
 from workbench.models import ScoreModel, check_points
 from workbench.report import Provenance, SolveReport, Status, provenance_of
 from workbench.types import Points

@@ -9,7 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.errors import ShapeError
-from workbench.inversions.steps import Solver, solver_of
+from workbench.inversions.solvers import solver_of
+from workbench.inversions.steps import Solver
 from workbench.report import Provenance, SolveReport
 from workbench.types import Points
 

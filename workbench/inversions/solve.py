@@ -10,8 +10,10 @@ from workbench.checks import check_count, check_model, check_number, check_run
 from workbench.errors import NotConverged, SettingError, ShapeError
 from workbench.flows.transport import FlowResult
 from workbench.integrators import Cancel, Progress
+from workbench.inversions.exact import Edict
 from workbench.inversions.latent import Latent
-from workbench.inversions.steps import Edict, Noise, Solver, State, settings_of, solver_of
+from workbench.inversions.solvers import settings_of, solver_of
+from workbench.inversions.steps import Noise, Solver, State
 from workbench.models import Frame, ScoreModel, check_points, noise
 from workbench.report import SolveReport, Status, provenance_of
 from workbench.sampling import default_range
