@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LAYERS = (
-    {"types", "errors", "report", "devices", "draws", "forward", "cells", "scheduling"},
+    {"types", "errors", "report", "devices", "draws", "forward", "memory", "cells", "scheduling"},
     {
         "checks",
         "schedules",
@@ -59,6 +59,7 @@ LAYERS = (
         "sampling",
         "judges",
         "quality",
+        "cards",
         "zoo",
         "subjects",
     },

@@ -11,6 +11,7 @@ from typing import Any
 
 _PUBLIC = {
     "adapters.open": ("open_model",),
+    "cards": ("card",),
     "data": ("load_images",),
     "pictures": ("read_image",),
     "decoders": ("Decoder", "LatentModel"),
@@ -32,7 +33,7 @@ _PUBLIC = {
     "subjects": ("Subject", "open_subject"),
     "worlds": ("load_world",),
     "worlds.answers": ("known_answer", "measure_deviation"),
-    "zoo": ("card", "load_judge", "load_model"),
+    "zoo": ("load_judge", "load_model"),
 }
 _HOMES = {name: module for module, names in _PUBLIC.items() for name in names}
 

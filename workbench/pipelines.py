@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from workbench.adapters.open import open_model
+from workbench.cards import write_card
 from workbench.data import load_images
 from workbench.draws import draw_integers, draw_normal
 from workbench.errors import MissingExtra, WorkbenchError
@@ -31,7 +32,7 @@ from workbench.models import ScoreModel
 from workbench.quality import DENOISING_LEVELS, figures_as_facts, measure_denoising, measure_frechet
 from workbench.report import Estimate, versions_in_use
 from workbench.sampling import sample
-from workbench.zoo import load_judge, write_card
+from workbench.zoo import load_judge
 
 NAME = "digits_pipeline"
 NETWORK: dict[str, Any] = {

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from workbench.adapters.normalizing_flow import FlowDensity
 from workbench.adapters.open import open_model
+from workbench.cards import MODELS
 from workbench.data import load_images
 from workbench.decoders import Autoencoder, Decoder, Latents, decoder_of
 from workbench.devices import resolve_device
@@ -27,7 +28,6 @@ from workbench.sampling import sample
 from workbench.types import Points
 from workbench.worlds import World, load_world
 from workbench.worlds.answers import known_answer
-from workbench.zoo import MODELS
 
 MEMORY = 2**30
 """Bytes that one call of a user's network may take, its derivative included."""

@@ -10,6 +10,7 @@ from torch.testing import assert_close
 from tests.oracles import frames
 from tests.oracles.worlds import G3
 from workbench.adapters.wrap import wrap
+from workbench.cards import MODELS
 from workbench.errors import ModelOutputError, SettingError, ShapeError
 from workbench.models import ExactScore, ScoreModel, check_finite, check_points, fields_along, noise, score
 from workbench.schedules import (
@@ -24,7 +25,7 @@ from workbench.schedules import (
     Schedule,
 )
 from workbench.worlds import LANDSCAPES, WORLDS, load_world
-from workbench.zoo import MODELS, load_model
+from workbench.zoo import load_model
 
 DENSITIES = tuple(name for name in WORLDS if name not in LANDSCAPES)
 

@@ -8,6 +8,7 @@ import torch
 
 from tests.oracles import nets as oracle
 from workbench.autoencoders import Vae, VaeModel, VaeSettings, draw_latents, fit_vae, vae_loss
+from workbench.cards import find_card, read_card
 from workbench.data import load_images
 from workbench.decoders import Autoencoder, LatentModel, decoder_of, show_points
 from workbench.errors import DataError, SettingError
@@ -17,7 +18,7 @@ from workbench.models import Frame
 from workbench.nets import given
 from workbench.sampling import sample
 from workbench.subjects import open_subject
-from workbench.zoo import build_net, find_card, load_model, read_card, save_model
+from workbench.zoo import build_net, load_model, save_model
 
 PICTURE = Frame("squares", (1, 4, 4), 0.0, 0.0, (-1.0, 1.0))
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.oracles import nets as oracle
+from workbench.cards import find_card, read_card
 from workbench.data import ImageSet, load_images
 from workbench.judges import Judge, fit_judge
 from workbench.models import Frame, expand_sigma
@@ -20,7 +21,7 @@ from workbench.quality import (
     measure_neighbours,
 )
 from workbench.quality.__main__ import main
-from workbench.zoo import find_card, load_judge, load_model, read_card
+from workbench.zoo import load_judge, load_model
 
 
 def features(seed: int, count: int, stretch: float = 1.0, shift: float = 0.0) -> torch.Tensor:

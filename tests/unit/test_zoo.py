@@ -10,20 +10,12 @@ import pytest
 import torch
 
 from tests.oracles import nets as oracle
+from workbench.cards import JUDGES, MODELS, card, find_card, read_card
 from workbench.errors import DataError, SettingError
-from workbench.recipes import JUDGE_RECIPES, RECIPES, denoiser_facts, main
+from workbench.recipes import JUDGE_RECIPES, RECIPES, denoiser_facts
+from workbench.recipes.__main__ import main
 from workbench.training import FitResult, TrainSettings
-from workbench.zoo import (
-    JUDGES,
-    MODELS,
-    build_net,
-    card,
-    find_card,
-    load_judge,
-    load_model,
-    read_card,
-    save_model,
-)
+from workbench.zoo import build_net, load_judge, load_model, save_model
 
 NETWORK = {"kind": "mlp", "dim": 2, "width": 16, "depth": 1, "classes": 2, "data_std": 0.5}
 FACTS = {

@@ -18,12 +18,12 @@ from widgets.stage import Stage, stage_of
 from workbench.bench.cache import ContentCache
 from workbench.bench.places import subject_of_state
 from workbench.bench.state import BenchState
+from workbench.cards import MODELS
 from workbench.checks import shown
 from workbench.errors import DataError, SettingError
 from workbench.pictures import INVERT
 from workbench.subjects import Subject, open_subject
 from workbench.worlds import WORLDS
-from workbench.zoo import MODELS
 
 LARGEST = {
     "k": 200,

@@ -8,9 +8,9 @@ from widgets.controls import STYLE, end_hint, end_picker, narrow, number_slider
 from workbench.bench.geodesics import metrics_for
 from workbench.bench.scrub import level_grid
 from workbench.bench.state import BACKGROUNDS, LENS_NAMES, PROBES, REGIMES, BenchState
+from workbench.cards import MODELS
 from workbench.subjects import Subject
 from workbench.worlds import WORLDS
-from workbench.zoo import MODELS
 
 OWN = -1.0
 """Where the noise slider stands while each lens takes its own level."""

@@ -20,13 +20,14 @@ from workbench.adapters.files import TORCH_SUFFIXES, local_path, read_json, read
 from workbench.adapters.generators import WEIGHTS
 from workbench.adapters.settings import Settings
 from workbench.adapters.wrap import PREDICTIONS, WrappedModel
+from workbench.cards import MODELS, find_card
 from workbench.checks import check_choice, check_count, check_number, check_switch, shown
 from workbench.decoders import Decoder, LatentModel
 from workbench.devices import resolve_device
 from workbench.errors import SettingError
 from workbench.models import Landscape, ScoreModel
 from workbench.schedules import Schedule, schedule_of
-from workbench.zoo import MODELS, find_card, load_model
+from workbench.zoo import load_model
 
 FAMILIES: dict[str, tuple[str, str]] = {
     "module": ("workbench.adapters.callables", "open_callable"),

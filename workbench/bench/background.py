@@ -22,6 +22,7 @@ from torch import Tensor
 
 from workbench.bench.answers import Inquiry
 from workbench.bench.geodesics import metric_of, metrics_for
+from workbench.cards import JUDGES
 from workbench.draws import draw_signs
 from workbench.errors import SettingError
 from workbench.fields import Field
@@ -31,7 +32,7 @@ from workbench.metrics import RankOneScore
 from workbench.models import ExactScore, Landscape, ScoreModel, score
 from workbench.phases import label_phases
 from workbench.worlds import GaussianMixture
-from workbench.zoo import JUDGES, load_judge
+from workbench.zoo import load_judge
 
 SIZES = {"coarse": (48, 12), "full": (192, 40)}
 """Grid points along the longer side: where the model is a formula, where it is a network."""

@@ -5,13 +5,14 @@ import sys
 
 import torch
 
+from workbench.cards import find_card, read_card, write_card
 from workbench.data import TOYS, load_images
 from workbench.errors import WorkbenchError
 from workbench.judges import Judge
 from workbench.quality.figures import figures_as_facts, measure_frames, measure_images, measure_toy
 from workbench.quality.measures import measure_accuracy
 from workbench.report import Estimate
-from workbench.zoo import find_card, load_judge, load_model, read_card, write_card
+from workbench.zoo import load_judge, load_model
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -15,6 +15,7 @@ from tests.oracles import doctor as oracle
 from tests.unit.doctor.families import right
 from workbench import open_model
 from workbench.adapters.wrap import wrap
+from workbench.cards import MODELS
 from workbench.data import load_images
 from workbench.doctor import examine
 from workbench.doctor.calibration import calibrate
@@ -26,7 +27,7 @@ from workbench.lenses.paths import find_path
 from workbench.models import Frame
 from workbench.schedules import VE
 from workbench.worlds import load_world
-from workbench.zoo import MODELS, load_model
+from workbench.zoo import load_model
 
 
 @dataclass(frozen=True)

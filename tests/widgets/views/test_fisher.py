@@ -9,10 +9,11 @@ import pytest
 from tests.oracles import fisher as oracle
 from widgets.views import VIEWS
 from widgets.views.fisher import FisherExplorer, FisherState
+from workbench.cards import find_card, read_card
 from workbench.errors import SettingError
 from workbench.headless.catalog import open_notebook
 from workbench.headless.parameters import declared
-from workbench.zoo import find_card, load_model, read_card, save_model
+from workbench.zoo import load_model, save_model
 
 
 @pytest.fixture
