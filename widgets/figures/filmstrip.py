@@ -4,7 +4,7 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from widgets.figures.images import is_picture, pixels_of, png_uri
+from widgets.figures.images import add_frames, is_picture, pixels_of
 from widgets.figures.status import dress, sentence, status_line
 from widgets.theme import SIZES, Theme, theme_of
 from workbench.decoders import Decoder
@@ -57,21 +57,9 @@ def filmstrip_figure(
     )
     with torch.no_grad():
         pictures = points if decoder is None else decoder.decode(points)
-    for k, picture in enumerate(pixels_of(pictures, shown.shape, shown.value_range)):
-        drawing.add_layout_image(
-            source=png_uri(picture),
-            name=f"frame {k}",
-            xref="x",
-            yref="paper",
-            x=float(places[k]),
-            y=1.0,
-            sizex=0.94 * gap,
-            sizey=0.54,
-            xanchor="center",
-            yanchor="top",
-            sizing="contain",
-            layer="above",
-        )
+    add_frames(
+        drawing, pixels_of(pictures, shown.shape, shown.value_range), [float(place) for place in places], gap
+    )
     drawing.update_xaxes(
         title_text="share of the arc length",
         range=[-0.55 * gap, 1 + 0.55 * gap],

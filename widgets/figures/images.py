@@ -2,6 +2,7 @@
 
 import base64
 import io
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import plotly.graph_objects as go
@@ -79,6 +80,32 @@ def add_picture(
         sizing="stretch",
         layer="below",
     )
+
+
+def add_frames(drawing: go.Figure, frames: Iterable[np.ndarray], places: Sequence[float], gap: float) -> None:
+    """Hang pictures from the upper edge of a figure, over its bars.
+
+    Args:
+        drawing: The figure; changed in place.
+        frames: The pictures, uint8, as `pixels_of` gives them.
+        places: Where the middle of each lies on the x axis.
+        gap: Distance of neighbours there; a picture takes most of it.
+    """
+    for k, (picture, place) in enumerate(zip(frames, places, strict=True)):
+        drawing.add_layout_image(
+            source=png_uri(picture),
+            name=f"frame {k}",
+            xref="x",
+            yref="paper",
+            x=place,
+            y=1.0,
+            sizex=0.94 * gap,
+            sizey=0.54,
+            xanchor="center",
+            yanchor="top",
+            sizing="contain",
+            layer="above",
+        )
 
 
 def pixels_of(

@@ -4,7 +4,7 @@ import itertools
 
 import plotly.graph_objects as go
 
-from widgets.figures.images import is_picture, pixels_of, png_uri
+from widgets.figures.images import add_frames, is_picture, pixels_of
 from widgets.figures.status import dress, sentence
 from widgets.theme import SIZES, Theme, theme_of
 from workbench.bench.export import Filmstrip
@@ -48,21 +48,7 @@ def strip_figure(
             hovertemplate="|Δx| %{y:.4g} data units, metric step %{customdata:.4g}<extra></extra>",
         )
     )
-    for k, picture in enumerate(pixels_of(subject.show(strip.points), shown.shape, shown.value_range)):
-        drawing.add_layout_image(
-            source=png_uri(picture),
-            name=f"frame {k}",
-            xref="x",
-            yref="paper",
-            x=places[k],
-            y=1.0,
-            sizex=0.94 * gap,
-            sizey=0.54,
-            xanchor="center",
-            yanchor="top",
-            sizing="contain",
-            layer="above",
-        )
+    add_frames(drawing, pixels_of(subject.show(strip.points), shown.shape, shown.value_range), places, gap)
     mean = sum(plain) / len(plain)
     drawing.add_hline(y=mean, line=dict(color=look.muted, width=1, dash="dot"))
     drawing.update_xaxes(
