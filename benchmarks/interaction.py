@@ -215,6 +215,7 @@ def clouds(browser: Browser) -> None:
         page.get_by_label("zoom in").click()
         times = page.evaluate(PAN, 60)
         show(f"{count:,} points moved, ms a frame", times[5:], 100.0)
+        print(f"{'':4s}{1000 * len(times[5:]) / sum(times[5:]):.0f} frames a second")
         if count == 100_000:
             show("field of 256×256, ms an update", page.evaluate(FIELDS, 40), 50.0)
         page.close()

@@ -58,6 +58,7 @@ function cloudPainter(canvas) {
       if (!here) return;
       const { n, r, g, b } = buffers(width * height);
       const radius = here * share > FINE ? 0 : cloud.radius, edge = Math.floor(radius), stamp = disc(radius, width);
+      const stands = here > FINE ? share * stamp.length : share; // a larger disc stands for as much ink
       const table = cloud.colours.map(channels);
       for (let c = 0; c < found.length; c += 2) {
         const first = found[c], last = first + Math.ceil(found[c + 1] * share);
@@ -70,7 +71,7 @@ function cloudPainter(canvas) {
         }
       }
       total += here;
-      const opacity = Math.min(faded(cloud.name) ? 0.06 : cloud.opacity, 0.995), log = Math.log(1 - opacity) / share;
+      const opacity = Math.min(faded(cloud.name) ? 0.06 : cloud.opacity, 0.995), log = Math.log(1 - opacity) / stands;
       for (let q = 0; q < n.length; q++) {
         if (!n[q]) continue;
         const alpha = 1 - Math.exp(log * n[q]), m = 1 / n[q];
