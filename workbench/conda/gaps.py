@@ -61,12 +61,12 @@ class GapScore:
     provenance: Provenance
 
 
-def hide_gaps(context: Context, *, length: int = 6, every: int = 41) -> Tensor:
+def hide_gaps(context: Context, *, gap: int = 6, every: int = 41) -> Tensor:
     """A mask of frames to hide: gaps of one length at equal distances inside every run.
 
     Args:
         context: The frames.
-        length: Frames of a gap.
+        gap: Frames of a gap.
         every: Frames from one gap's beginning to the next one's; a run begins and ends visible.
 
     Returns:
@@ -75,17 +75,17 @@ def hide_gaps(context: Context, *, length: int = 6, every: int = 41) -> Tensor:
     Raises:
         SettingError: If no run is long enough.
     """
-    check_count("length", length)
-    check_count("every", every, least=length + 1)
+    check_count("gap", gap)
+    check_count("every", every, least=gap + 1)
     first, last = context.bounds()
     place = torch.arange(len(context))
     since = place - first
-    inside = since % every >= every - length
-    start = place - (since % every - (every - length))
-    hidden = inside & (start + length <= last)
+    inside = since % every >= every - gap
+    start = place - (since % every - (every - gap))
+    hidden = inside & (start + gap <= last)
     if not bool(hidden.any()):
         raise SettingError(
-            f"gaps of {length} every {every} frames",
+            f"gaps of {gap} every {every} frames",
             f"runs longer than {every} frames; the longest has {int((last - first).max()) + 1}",
             "a smaller every",
         )
@@ -160,7 +160,7 @@ def measure_gaps(
         raise SettingError(
             f"gaps that span {span} steps where a quarter cycle is {quarter:.1f}",
             "gaps of a quarter cycle at least: shorter ones reward standing still",
-            f"length={round(quarter)}",
+            f"gap={round(quarter)}",
         )
     visible = (~hidden).nonzero()[:, 0]
     known = latents[visible]

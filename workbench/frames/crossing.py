@@ -17,11 +17,15 @@ References:
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from workbench.conda.context import Context, make_context
 from workbench.conda.lifts import Lift
+from workbench.embeddings import fit_pca
 from workbench.errors import SettingError, ShapeError
+from workbench.frames.files import FrameSet
 from workbench.frames.rendering import Rendered, condition_along, render_path, spread_of
 from workbench.integrators import Cancel, Progress
 from workbench.inversions.latent import Latent
@@ -31,6 +35,74 @@ from workbench.report import Provenance, SolveReport
 from workbench.types import Points
 
 _NEAR = 0.5  # classes that a point of the curve may be off the condition whose frames are known
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Cyclic flows on a scale of conditions, parted: every other one makes a map, those between are known.
+
+    Attributes:
+        points: Frames of the map, shape (count, dim).
+        labels: Class of each, shape (count,).
+        context: What the map is told: the moment of the cycle as cosine and sine, and the place on the scale.
+        anchors: Frames at one moment of the cycle, one a condition in the order of the scale.
+        truth: Place on the scale to the frames of a flow that the map leaves out.
+        scale: Class index and value of the variable of every class that has frames, shape (classes, 2).
+        name: Of the variable.
+    """
+
+    points: Points
+    labels: Tensor
+    context: Context
+    anchors: list[int]
+    truth: dict[float, Tensor]
+    scale: Tensor
+    name: str
+
+    def values_at(self, conditions: Tensor) -> list[float]:
+        """The variable at places among the classes, linear between two of them."""
+        index, values = self.scale[self.scale[:, 0].argsort()].numpy().T
+        return np.interp(conditions.double().numpy(), index, values).tolist()
+
+
+def part_conditions(frames: FrameSet) -> Passage | None:
+    """Part flows by their condition, as `render_crossing` wants them.
+
+    The moment of the cycle is the angle in the two leading principal directions of the map's frames. As many
+    frames are taken of each flow as the shortest has.
+
+    Args:
+        frames: Frames whose classes lie on a scale: each has one value of the first variable.
+
+    Returns:
+        The parts; None if fewer than three such classes have frames.
+    """
+    labels, values = frames.labels, frames.variables
+    if labels is None or values is None:
+        return None
+    present = labels.unique().tolist()
+    scale = [values[labels == k, 0] for k in present]
+    if len(present) < 3 or any(float(own.max() - own.min()) > 0 for own in scale):
+        return None
+    levels = sorted((float(own[0]), k) for own, k in zip(scale, present, strict=True))
+    present = [k for _, k in levels]
+    shortest = min(len(own) for own in scale)
+    mapped, between = present[::2], present[1 : 2 * len(present[::2]) - 2 : 2]
+    kept = torch.cat([(labels == k).nonzero()[:shortest, 0] for k in mapped])
+    points, own = frames.points[kept], labels[kept]
+    pair = fit_pca(points.double(), axes=2).encode(points.double())
+    angle = torch.atan2(pair[:, 1], pair[:, 0])
+    place = (own - min(mapped)) / (max(mapped) - min(mapped)) * 2 - 1
+    known = torch.stack([angle.cos(), angle.sin(), place.to(angle)], dim=1)
+    return Passage(
+        points=points,
+        labels=own,
+        context=make_context(len(points), known, groups=own, times=frames.times[kept]),
+        anchors=[int(torch.where(own == k, angle.abs(), torch.inf).argmin()) for k in mapped],
+        truth={float(k): frames.points[labels == k] for k in between},
+        scale=torch.tensor([(k, value) for value, k in levels], dtype=torch.float64),
+        name=frames.names[0] if frames.names else "condition",
+    )
 
 
 @dataclass(frozen=True, slots=True)

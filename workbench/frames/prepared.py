@@ -96,7 +96,7 @@ def prepare_frames(
         group = frames.classes.index(condition)
     shown = frames.at((frames.groups == group).nonzero()[:, 0])
     context = shown.context()
-    hidden = hide_gaps(context, length=gap, every=every)
+    hidden = hide_gaps(context, gap=gap, every=every)
     rows = (~hidden).nonzero()[:, 0]
     if model:
         net = load_model(model, device=resolve_device(device))

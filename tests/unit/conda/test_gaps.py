@@ -18,7 +18,7 @@ PERIOD = 26.1
 
 def test_gaps_are_inside_runs_and_equally_far():
     groups = torch.tensor([0] * 90 + [1] * 30 + [2] * 60)
-    hidden = hide_gaps(make_context(180, groups=groups), length=6, every=41)
+    hidden = hide_gaps(make_context(180, groups=groups), gap=6, every=41)
     assert hidden.nonzero()[:, 0].tolist() == [*range(35, 41), *range(76, 82), *range(155, 161)]
 
 
@@ -30,7 +30,7 @@ def test_quarter_cycle_of_a_wave_is_a_quarter_of_its_period():
 def test_gaps_short_of_a_quarter_cycle_are_refused():
     latents, _ = oracle.travelling_wave(period=PERIOD)
     context = make_context(len(latents))
-    hidden = hide_gaps(context, length=3)
+    hidden = hide_gaps(context, gap=3)
     with pytest.raises(SettingError, match="span 4 steps where a quarter cycle is 6"):
         measure_gaps(latents, context, hidden, lambda z: z)
 

@@ -1,5 +1,7 @@
 """Curves between conditions: in an exact world, following the condition leads to the true frames."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -8,7 +10,8 @@ from workbench.conda.latents import Latents
 from workbench.conda.lifts import NeighbourIndex, lift
 from workbench.embeddings import fit_pca
 from workbench.errors import SettingError, ShapeError
-from workbench.frames.crossing import render_crossing
+from workbench.frames.crossing import part_conditions, render_crossing
+from workbench.frames.files import FrameSet
 from workbench.frames.wake import simulate_wake
 from workbench.frames.wake_set import EVERY, FIRST_STEP, load_wake, scaled
 from workbench.inversions import encode, given_each
@@ -81,6 +84,53 @@ def test_a_curve_that_passes_no_known_condition_is_refused(crossing):
         render_crossing(*crossing, {1.0: flow(1.0)[:, :2]})
     with pytest.raises(ShapeError, match=r"^got labels of shape \(3,\)"):
         render_crossing(models, latent, lifted, labels[:3], {1.0: flow(1.0)})
+
+
+def flows(order=(2, 0, 4, 1, 3), lengths=(30, 24, 26, 24, 40)):
+    """Circles at places of a scale, class k at 10 k + 5, in any order and of any length."""
+    points, labels = [], []
+    for k, count in zip(order, lengths, strict=True):
+        angle = torch.arange(count, dtype=torch.float64) * 2 * torch.pi / TURNS
+        circle = torch.stack([angle.cos(), angle.sin(), torch.zeros_like(angle)], dim=1)
+        points.append(5 * circle + k * torch.tensor([0.0, 0.0, 0.1]))
+        labels.append(torch.full((count,), k))
+    label = torch.cat(labels)
+    return FrameSet(
+        "flows", torch.cat(points), (3,), torch.arange(len(label), dtype=torch.float64), label, label,
+        tuple("abcde"), 10.0 * label.double()[:, None] + 5, ("speed",),
+    )  # fmt: skip
+
+
+def test_every_other_condition_makes_the_map_and_those_between_are_known():
+    parts = part_conditions(flows())
+    assert parts is not None
+    assert parts.labels.unique().tolist() == [0, 2, 4]
+    assert parts.labels.bincount().tolist() == [24, 0, 24, 0, 24]
+    assert sorted(parts.truth) == [1.0, 3.0]
+    assert len(parts.truth[3.0]) == 40
+    assert parts.labels[parts.anchors].tolist() == [0, 2, 4]
+    assert parts.context.variables is not None
+    moments = parts.context.variables[parts.anchors]
+    assert bool((moments[:, 0] > 0.95).all())  # one moment of the cycle
+    assert moments[:, 2].tolist() == [-1.0, 0.0, 1.0]
+    assert parts.values_at(torch.tensor([0.0, 2.5, 4.0])) == [5.0, 30.0, 45.0]
+    assert parts.name == "speed"
+
+
+def test_an_even_number_of_conditions_leaves_the_last_out_of_both():
+    parts = part_conditions(flows((0, 1, 2, 3), (24,) * 4))
+    assert parts is not None
+    assert parts.labels.unique().tolist() == [0, 2]
+    assert sorted(parts.truth) == [1.0]
+
+
+def test_frames_without_a_scale_are_not_parted():
+    found = flows()
+    assert found.variables is not None
+    assert part_conditions(replace(found, variables=None)) is None
+    assert part_conditions(replace(found, labels=None)) is None
+    assert part_conditions(replace(found, variables=found.times[:, None])) is None
+    assert part_conditions(flows((0, 1), (24, 24))) is None
 
 
 @pytest.mark.slow

@@ -69,7 +69,7 @@ def test_hidden_frames_are_scored_in_their_own_space():
     x = torch.stack([(steps * 2 * torch.pi / 23.7).cos(), (steps * 2 * torch.pi / 23.7).sin()], 1)
     world = GaussianMixture("disc", torch.ones(1), torch.zeros(1, 2), 0.5 * torch.eye(2)[None])
     context = make_context(160)
-    hidden = hide_gaps(context, length=6, every=40)
+    hidden = hide_gaps(context, gap=6, every=40)
     latent = encode(world, x, depth=3.0, steps=12)
     score = measure_gaps(latent.joined(), context, hidden, lambda z: z[:, :2])
     found = render_gaps(world, latent, score, x)
