@@ -154,10 +154,7 @@ class Offer:
         Raises:
             SettingError: If it is not offered.
         """
-        if state.model not in self._models:
-            raise SettingError(
-                f"the model {state.model!r}", f"one of {', '.join(self.models)}", self.models[0]
-            )
+        self._check_model(state)
         return _stage("", self._models[state.model]).subject
 
     def facing(self, name: str, subject: Subject) -> str:
@@ -195,13 +192,16 @@ class Offer:
         Raises:
             SettingError: If it names one.
         """
+        self._check_model(state)
+        for text in state.corners.split(";"):
+            if not _is_numbers(text.strip()):
+                raise SettingError(f"the corner {text!r}", "a number of a sample, or coordinates", "0;1;2")
+
+    def _check_model(self, state: Any) -> None:
         if state.model not in self._models:
             raise SettingError(
                 f"the model {state.model!r}", f"one of {', '.join(self.models)}", self.models[0]
             )
-        for text in state.corners.split(";"):
-            if not _is_numbers(text.strip()):
-                raise SettingError(f"the corner {text!r}", "a number of a sample, or coordinates", "0;1;2")
 
     def _known(self, subject: Subject) -> Subject:
         """A subject among whose points are the uploaded pictures."""

@@ -222,7 +222,7 @@ def gallery_figure(
             y=0.04,
             yanchor="top",
             showarrow=False,
-            text=f"{index}<br>λ {value:.3g}<br>{worth}",
+            text=f"{index}<br>λ {value:.{3 if value < 1000 else 2}g}<br>{worth}",
             font=dict(size=SIZES.small, color=look.ink if worth in ("", "resolved") else look.warning),
         )
     drawing.update_xaxes(visible=False, range=[-0.5, len(indices) - 0.5])
@@ -315,7 +315,7 @@ def rayleigh_figure(
         status=f"{geometry.architecture} · {geometry.networks} networks · probe {geometry.probe}",
         theme=look,
         width=width or max(SIZES.width, 150 * len(names)),
-        height=SIZES.height,
+        height=SIZES.strip_height + 80,
     )
 
 

@@ -1,19 +1,18 @@
-"""Figures of predictions put to the test: measured distances, learning curves, linear theory, alignment.
+"""Figures of predictions put to the test: measured distances, learning curves, linear theory, tracks.
 
 No distance is drawn without the trivial generators beside it.
 """
 
+import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 import torch
-from torch import Tensor
 
-from widgets.figures.images import is_picture, pixels_of, png_uri
-from widgets.figures.status import dress, sentence
+from widgets.figures.status import dress
 from widgets.theme import SIZES, Theme, theme_of
-from workbench.anisotropy.alignment import Alignment
-from workbench.anisotropy.comparison import Comparison, undecided
+from workbench.anisotropy.comparison import Comparison, doubtful, undecided
 from workbench.anisotropy.linear_theory import LinearDiffusion
 from workbench.anisotropy.tracking import Track
 from workbench.anisotropy.trials import Trial
@@ -48,8 +47,11 @@ def comparison_figure(
             mode="markers",
             name="seeds",
             marker=dict(color=look.muted, size=SIZES.marker - 2),
+            customdata=[[t.seed, t.meaning] for t in trials],
+            hovertemplate="λ %{x:.4g}<br>sliced W2 %{y:.3g}<br>seed %{customdata[0]}<br>%{customdata[1]}"
+            "<extra></extra>",
         )
-        _add_anchors(drawing, trials, (min(x), max(x)), look)
+        add_anchors(drawing, trials, (min(x), max(x)), look)
     drawing.add_scatter(
         x=x,
         y=median,
@@ -63,13 +65,14 @@ def comparison_figure(
             arrayminus=[d.median - d.low for d in comparison.distances],
         ),
     )
-    spread = min(x) > 0 and max(x) > 5 * min(x)
-    drawing.update_xaxes(title_text="eigenvalue λ, predicted difficulty", type="log" if spread else "linear")
-    drawing.update_yaxes(title_text="sliced W2 after training, data units", type="log")
+    spread = max(x) > 5 * min(x) > 1e-6 * max(x)  # a null space has no place on a logarithmic axis
+    ticks = _log_ticks(min(x), max(x)) if spread else {}
+    drawing.update_xaxes(title_text="eigenvalue λ, predicted difficulty", **ticks)
+    scale_distances(drawing, "sliced W2 after training, data units")
     worse = sum(not ok for ok in comparison.beats_zero)
     note = f"{worse} of {len(x)} directions worse than zeros" if worse else "all better than zeros"
     seeds = comparison.distances[0].seeds
-    doubt = undecided(comparison)
+    doubt = "; ".join(filter(None, (undecided(comparison), doubtful(trials))))
     said = f"positive: as conjectured; {note}; intervals: bootstrap of {seeds} seed{'s' * (seeds > 1)}"
     return dress(
         drawing,
@@ -80,7 +83,21 @@ def comparison_figure(
     )
 
 
-def _add_anchors(drawing: go.Figure, trials: Sequence[Trial], span: tuple[float, float], look: Theme) -> None:
+def scale_distances(drawing: go.Figure, title: str) -> None:
+    """A logarithmic axis for the distances of a figure, labelled over the range that they cover."""
+    heights = [y for trace in drawing.data for y in trace.y if 0.0 < y < math.inf]
+    drawing.update_yaxes(title_text=title, **_log_ticks(min(heights), max(heights)))
+
+
+def _log_ticks(low: float, high: float) -> dict[str, Any]:
+    """Settings of a logarithmic axis whose labels are whole numbers, not digits of a decade."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if len(decades) < 4 else (1,)
+    values = [step * 10.0**decade for decade in decades for step in steps]
+    return dict(type="log", tickvals=values, ticktext=[f"{value:g}" for value in values])
+
+
+def add_anchors(drawing: go.Figure, trials: Sequence[Trial], span: tuple[float, float], look: Theme) -> None:
     """The trivial generators of some trials, each a line at its median over them."""
     anchors = [t.baselines for t in trials]
     for name, values, dash in (
@@ -99,9 +116,19 @@ def _add_anchors(drawing: go.Figure, trials: Sequence[Trial], span: tuple[float,
 
 
 def curves_figure(
-    trials: Mapping[str, Trial], *, theme: str | Theme = "light", width: int | None = None
+    trials: Mapping[str, Trial],
+    *,
+    title: str = "Learning along directions",
+    theme: str | Theme = "light",
+    width: int | None = None,
 ) -> go.Figure:
     """Sliced distance over training steps for several trials, with the trivial generators as lines.
+
+    Args:
+        trials: Trials by label.
+        title: The title.
+        theme: Name or theme.
+        width: Pixels.
 
     Returns:
         One trace a trial under its label, and "all zeros", "standard normal" and "real against real".
@@ -120,12 +147,12 @@ def curves_figure(
             "off it %{customdata[1]:.3g}<br>variance ratio %{customdata[2]:.3g}<extra></extra>",
         )
     steps = [int(s) for t in trials.values() for s in t.steps]
-    _add_anchors(drawing, list(trials.values()), (min(steps), max(steps)), look)
+    add_anchors(drawing, list(trials.values()), (min(steps), max(steps)), look)
     drawing.update_xaxes(title_text="optimiser steps")
-    drawing.update_yaxes(title_text="sliced W2, data units", type="log")
+    scale_distances(drawing, "sliced W2, data units")
     return dress(
         drawing,
-        title="Learning along directions",
+        title=title,
         subtitle="above the dashed line: worse than zeros",
         theme=look,
         width=width,
@@ -157,7 +184,8 @@ def linear_figure(
         line=dict(color=look.muted, dash="dash", width=1),
     )
     best, worst = float(found.distances[0]), float(found.distances[-1])
-    drawing.update_xaxes(title_text="eigenvalue λ of the direction of the data", type="log")
+    ticks = _log_ticks(float(found.values[0]), float(found.values[-1]))
+    drawing.update_xaxes(title_text="eigenvalue λ of the direction of the data", **ticks)
     drawing.update_yaxes(title_text="exact W2 to the data, data units", rangemode="tozero")
     return dress(
         drawing,
@@ -211,103 +239,4 @@ def track_figure(track: Track, *, theme: str | Theme = "light", width: int | Non
         subtitle=f"subspaces of {track.largest_angles.shape[1]}, {track.networks} networks; 0: as before",
         theme=look,
         width=width,
-    )
-
-
-def alignment_figure(
-    alignments: Mapping[str, Alignment], *, theme: str | Theme = "light", width: int | None = None
-) -> go.Figure:
-    """Where data sets lie between the least and the most aligned rotation: 0 predicted best, 1 worst.
-
-    Returns:
-        One bar trace "position".
-    """
-    look = theme_of(theme)
-    drawing = go.Figure()
-    drawing.add_bar(
-        y=list(alignments),
-        x=[a.position for a in alignments.values()],
-        orientation="h",
-        name="position",
-        marker=dict(color=look.path),
-        customdata=[[a.value, a.minimum, a.maximum] for a in alignments.values()],
-        hovertemplate="alignment %{customdata[0]:.4g}<br>between %{customdata[1]:.4g} and "
-        "%{customdata[2]:.4g}<extra></extra>",
-    )
-    drawing.update_xaxes(title_text="position between least (0) and most (1) aligned", range=[0, 1])
-    return dress(
-        drawing,
-        title="Alignment of data with the architecture",
-        subtitle="0: predicted best",
-        theme=look,
-        width=width,
-    )
-
-
-BASES = {"own": "as they are", "w_min": "turned by W_min", "w_max": "turned by W_max"}
-"""Bases in which a data set can be shown."""
-
-
-def basis_figure(
-    points: Tensor,
-    rotation: Tensor | None,
-    *,
-    shape: tuple[int, ...],
-    name: str = "own",
-    theme: str | Theme = "light",
-    width: int | None = None,
-) -> go.Figure:
-    """Real samples as they are, and below them what a network would be trained on in another basis.
-
-    Args:
-        points: A few samples, shape (count, dim).
-        rotation: W, (dim, dim); None shows the samples alone.
-        shape: Shape of one sample.
-        name: Name of the basis, one of `BASES`.
-        theme: Name or theme.
-        width: Pixels.
-
-    Returns:
-        Layout images "sample 0", "turned 0", and so on.
-    """
-    look = theme_of(theme)
-    if not is_picture(shape):
-        return sentence("Samples are points, not pictures: there is nothing to show.", theme=look)
-    flat = points.detach().cpu().double()
-    rows = [("sample", "as they are", flat)]
-    if rotation is not None:
-        rows.append(("turned", BASES.get(name, name), flat @ rotation.cpu().double().T))
-    drawing = go.Figure()
-    for height, (kind, words, samples) in enumerate(rows):
-        for place, picture in enumerate(pixels_of(samples, shape)):
-            drawing.add_layout_image(
-                source=png_uri(picture),
-                name=f"{kind} {place}",
-                xref="x",
-                yref="y",
-                x=place,
-                y=-height,
-                sizex=0.92,
-                sizey=0.92,
-                xanchor="center",
-                yanchor="top",
-                sizing="contain",
-            )
-        drawing.add_annotation(
-            x=-0.55,
-            y=-height - 0.46,
-            text=words,
-            showarrow=False,
-            xanchor="right",
-            font=dict(size=SIZES.small),
-        )
-    drawing.update_xaxes(visible=False, range=[-2.6, len(points) - 0.5])
-    drawing.update_yaxes(visible=False, range=[-len(rows), 0.02])
-    return dress(
-        drawing,
-        title="The basis that data are learned in",
-        subtitle="a network learns W x; its samples are turned back by the transpose of W",
-        theme=look,
-        width=width or max(SIZES.width, 72 * (len(points) + 2)),
-        height=130 + 78 * len(rows),
     )

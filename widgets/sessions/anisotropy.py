@@ -15,13 +15,8 @@ import torch
 
 from widgets.cells import read_values
 from widgets.figures.anisotropy import confidence_figure, figure, gallery_figure, rayleigh_figure
-from widgets.figures.trials import (
-    BASES,
-    alignment_figure,
-    basis_figure,
-    comparison_figure,
-    curves_figure,
-)
+from widgets.figures.trials import comparison_figure, curves_figure
+from widgets.figures.turns import BASES, alignment_figure, basis_figure
 from widgets.scheduling import Progress
 from widgets.theme import Theme
 from workbench.adapters.wrap import WrappedModel
@@ -220,7 +215,12 @@ def harmonics_sentence(found: Harmonics) -> str:
 def harmonics_figure(found: Harmonics, look: Theme) -> go.Figure:
     """The harmonics as pictures."""
     count = len(found.directions.values)
-    return gallery_figure(found.directions, indices=range(count), shape=found.shape, theme=look)
+    drawing = gallery_figure(found.directions, indices=range(count), shape=found.shape, theme=look)
+    if drawing.layout.images:
+        drawing.update_layout(
+            title_text=f"Geometry-adaptive harmonics of {found.name} at σ = {found.sigma:.3g}"
+        )
+    return drawing
 
 
 def train_state(state: AnisotropyState, cancel: threading.Event, progress: Progress) -> list[Trial]:

@@ -12,7 +12,8 @@ import traitlets
 from widgets.cells import read_cell, read_values, write_cell
 from widgets.controls import STYLE, FigureBox, StatusBar, narrow, number_slider
 from widgets.figures.status import sentence, status_line
-from widgets.figures.trials import BASES, linear_figure
+from widgets.figures.trials import linear_figure
+from widgets.figures.turns import BASES
 from widgets.scheduling import Outcome, Progress, Scheduler, sentence_of
 from widgets.sessions.anisotropy import (
     OWN,

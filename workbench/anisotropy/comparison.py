@@ -11,6 +11,7 @@ import torch
 from scipy.stats import rankdata
 from torch import Tensor
 
+from workbench.anisotropy.spectrum import RESOLVED
 from workbench.anisotropy.trials import Trial
 from workbench.errors import SettingError
 
@@ -112,6 +113,13 @@ def undecided(comparison: Comparison) -> str:
     if first.low <= last.high and last.low <= first.high:
         return "the intervals of λ_min and λ_max overlap: the sign is not decided"
     return ""
+
+
+def doubtful(trials: Sequence[Trial]) -> str:
+    """Which end of a plan is no direction of its own, in one clause each; empty where both are."""
+    ordered = sorted(trials, key=lambda trial: trial.eigenvalue)
+    ends = {"λ_min": ordered[0].meaning, "λ_max": ordered[-1].meaning} if ordered else {}
+    return "; ".join(f"{end}: {words}" for end, words in ends.items() if words not in ("", RESOLVED))
 
 
 def rank_correlation(first: Tensor, second: Tensor) -> float:

@@ -1,4 +1,5 @@
-"""Two experiments on one learner: networks along several directions, and how a data set lies for it.
+"""Experiments on one learner: networks along several directions, how a data set lies for it, and networks
+on that data set as it is and turned.
 
 References:
     On the Anisotropy of Score-Based Generative Models (Floros et al., 2025), sections 4 and 5,
@@ -15,7 +16,7 @@ from workbench.anisotropy.alignment import Alignment, align, second_moment
 from workbench.anisotropy.denoising import DenoisingSettings
 from workbench.anisotropy.geometry import average_geometry
 from workbench.anisotropy.spectrum import ScoreSpectrum
-from workbench.anisotropy.trials import Trial, rows_at, train_direction
+from workbench.anisotropy.trials import Trial, rows_at, train_direction, train_rotated
 from workbench.architectures import Architecture
 from workbench.errors import SettingError
 
@@ -76,6 +77,7 @@ def train_pairs(
                 samples=samples,
                 seed=key,
                 eigenvalue=eigenvalue,
+                meaning=spectrum.meaning(index),
                 stops=[s for s in (settings.steps // 4, settings.steps // 2) if s],
                 device=device,
                 progress=None if progress is None else _part(progress, place, len(plan)),
@@ -146,6 +148,73 @@ def find_lay(
         architecture, networks=networks, seed=seed, device=device, progress=progress, cancel=cancel
     )
     return Lay(name, points[:count], geometry.shape, align(geometry, second_moment(points)))
+
+
+def train_turns(
+    architecture: Architecture,
+    points: Tensor,
+    alignment: Alignment,
+    *,
+    seeds: int = 1,
+    settings: DenoisingSettings | None = None,
+    seed: int = 0,
+    samples: int = 500,
+    device: torch.device | str = "cpu",
+    progress: Callable[[float, str], None] | None = None,
+    cancel=None,
+) -> dict[str, list[Trial]]:
+    """Train networks on a data set as it is, turned by W_min and turned by W_max.
+
+    Args:
+        architecture: The learner.
+        points: The data, shape (n, dim).
+        alignment: How they lie for the learner.
+        seeds: Networks trained in each basis; the same seeds in every one.
+        settings: How to train and sample. It is measured after a quarter, a half and all of the steps.
+        seed: The first seed.
+        samples: Generated points of each measurement.
+        device: Where to train and sample.
+        progress: Called with a fraction and a sentence.
+        cancel: An object whose `is_set()` ends it with the trials so far.
+
+    Returns:
+        The trials by basis, "own", "w_min" and "w_max", seeds within one; a trial's eigenvalue is the
+        alignment tr(G W M W^T).
+
+    Raises:
+        SettingError: If there is no seed, or too few points.
+
+    Cost:
+        3 seeds times that of `train_rotated`.
+    """
+    if seeds < 1:
+        raise SettingError(f"{seeds} seeds", "at least 1")
+    settings = settings or DenoisingSettings()
+    bases = {
+        "own": (None, alignment.value),
+        "w_min": (alignment.w_min, alignment.minimum),
+        "w_max": (alignment.w_max, alignment.maximum),
+    }
+    plan = [(name, *basis, seed + more) for name, basis in bases.items() for more in range(seeds)]
+    trials: dict[str, list[Trial]] = {}
+    for place, (name, rotation, value, key) in enumerate(plan):
+        if cancel is not None and cancel.is_set():
+            break
+        trial = train_rotated(
+            architecture,
+            points,
+            rotation=rotation,
+            settings=settings,
+            seed=key,
+            alignment=value,
+            samples=samples,
+            stops=[s for s in (settings.steps // 4, settings.steps // 2) if s],
+            device=device,
+            progress=None if progress is None else _part(progress, place, len(plan)),
+            cancel=cancel,
+        )
+        trials.setdefault(name, []).append(trial)
+    return trials
 
 
 def _part(progress: Callable[[float, str], None], place: int, parts: int) -> Callable[[float, str], None]:

@@ -26,6 +26,10 @@ BAND = 4
 """Half width, in indices, of the band whose split-half overlap is reported beside the single vector's."""
 
 
+RESOLVED = "a direction of its own"
+"""What a direction is worth that is neither one of a block nor unresolved."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """A run of eigenvalues of the core that are not told apart.
@@ -134,7 +138,7 @@ class ScoreSpectrum:
         """What a single direction of that index is worth, in words."""
         cluster = self.cluster_of(index)
         return {
-            "simple": "a direction of its own",
+            "simple": RESOLVED,
             "block": f"an arbitrary vector of a {cluster.dim}-dimensional block",
             "unresolved": f"not resolved among {cluster.dim} neighbours by this many networks",
             "null": f"an arbitrary vector of the {cluster.dim}-dimensional null space",

@@ -54,6 +54,7 @@ class Trial:
         off_axis: Root mean square entry off the directions.
         finite: Share of samples that are finite; the others are left out.
         baselines: What trivial generators score.
+        meaning: What the direction by itself is worth, in words; empty where it was not given.
     """
 
     seed: int
@@ -67,6 +68,7 @@ class Trial:
     off_axis: Tensor
     finite: Tensor
     baselines: Baselines
+    meaning: str = ""
 
 
 def direction_data(directions: Tensor) -> Callable[[int, torch.Generator], Tensor]:
@@ -129,6 +131,7 @@ def train_direction(
     settings: DenoisingSettings | None = None,
     seed: int = 0,
     eigenvalue: float = float("nan"),
+    meaning: str = "",
     samples: int = 500,
     projections: int = 2048,
     stops: Sequence[int] = (),
@@ -144,6 +147,7 @@ def train_direction(
         settings: How to train and sample.
         seed: Seed of all streams; the same seed gives two directions the same initialisation and noise.
         eigenvalue: Predicted difficulty, kept beside the result.
+        meaning: What the direction by itself is worth, kept beside the result.
         samples: Generated points, and points of each reference set.
         projections: Directions of the sliced distances.
         stops: Steps at which to measure as well, for learning curves.
@@ -174,6 +178,7 @@ def train_direction(
         settings=settings or DenoisingSettings(),
         seed=seed,
         eigenvalue=eigenvalue,
+        meaning=meaning,
         samples=samples,
         projections=projections,
         stops=tuple(stops),
@@ -275,6 +280,7 @@ def _run(
     cancel,
     references: tuple[Tensor, Tensor] | None = None,
     rotation: Tensor | None = None,
+    meaning: str = "",
 ) -> Trial:
     net = build_network(architecture, seed, device=device)
     if references is None:
@@ -299,7 +305,7 @@ def _run(
         if progress is not None:
             progress(step / settings.steps, f"step {step}, loss {loss:.4f}, sliced W2 {rows[-1][2]:.3f}")
     columns = torch.tensor(rows, dtype=torch.float64).T
-    return Trial(seed, eigenvalue, columns[0].long(), *columns[1:], baselines=anchors)
+    return Trial(seed, eigenvalue, columns[0].long(), *columns[1:], baselines=anchors, meaning=meaning)
 
 
 def _measure(made: Tensor, reference: Tensor, axes: Tensor, projections: int, seed: int) -> tuple[float, ...]:

@@ -1,17 +1,14 @@
 """Figures of directions and of their test, as data: traces, names, titles, what is said of null spaces."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.testing import assert_close
 
 from widgets.figures.anisotropy import confidence_figure, figure, gallery_figure, rayleigh_figure
-from widgets.figures.trials import (
-    alignment_figure,
-    comparison_figure,
-    curves_figure,
-    linear_figure,
-    track_figure,
-)
+from widgets.figures.trials import comparison_figure, curves_figure, linear_figure, track_figure
+from widgets.figures.turns import alignment_figure, turns_figure
 from workbench.anisotropy.alignment import align
 from workbench.anisotropy.closed_forms import colour_geometry, exact_geometry, transformer_geometry
 from workbench.anisotropy.comparison import compare_trials
@@ -132,6 +129,10 @@ def test_a_comparison_shows_the_trivial_generators():
     assert titled(drawing)[0] == "Rank correlation +1.00"
     assert "1 of 2 directions worse than zeros" in titled(drawing)[1]
     assert drawing.layout.xaxis.type == "log"
+    null = [replace(t, eigenvalue=0.0, meaning="an arbitrary vector") for t in trials[:3]]
+    drawing = comparison_figure(compare_trials(null + trials[3:]), null + trials[3:])
+    assert drawing.layout.xaxis.type != "log"
+    assert "λ_min: an arbitrary vector" in titled(drawing)[1].replace("<br>", " ")
 
 
 def test_learning_curves_have_the_trivial_generators():
@@ -141,11 +142,28 @@ def test_learning_curves_have_the_trivial_generators():
     assert list(drawing.data[0].x) == [10, 20]
 
 
+def test_turned_data_stand_beside_the_trivial_generators():
+    turned = {
+        name: [trial(1.0, distance + 0.1 * seed, seed) for seed in range(3)]
+        for name, distance in (("own", 2.0), ("w_min", 0.2), ("w_max", 3.0))
+    }
+    drawing = turns_figure(turned)
+    lines = {t.name: t for t in drawing.data}
+    assert list(lines["median of seeds"].x) == ["as they are", "turned by W_min", "turned by W_max"]
+    assert lines["median of seeds"].y == pytest.approx((2.1, 0.3, 3.1))
+    heights = {"all zeros": 1.0, "standard normal": 0.63, "real against real": 0.1}
+    assert {name: lines[name].y[0] for name in heights} == pytest.approx(heights)
+    assert "as they are; turned by W_max: worse than zeros; 3 seeds a basis" in titled(drawing)[1]
+    alone = turns_figure({name: trials[:1] for name, trials in turned.items()})
+    assert "1 seed a basis; the order is not decided" in titled(alone)[1]
+
+
 def test_linear_theory_is_drawn_as_it_is():
     found = linear_diffusion(steps=20)
     drawing = linear_figure(found)
     assert_close(torch.tensor(drawing.data[0].y), found.distances)
     assert drawing.data[1].y[0] == pytest.approx(8**0.5)
+    assert {"0.2", "0.5", "1", "2"} <= set(drawing.layout.xaxis.ticktext)  # whole numbers, no digits alone
 
 
 def test_a_track_starts_at_no_angle():

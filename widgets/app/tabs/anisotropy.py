@@ -12,7 +12,7 @@ from widgets.app.link import differences
 from widgets.app.offer import bearable
 from widgets.cells import read_values, write_cell
 from widgets.figures.status import status_line
-from widgets.figures.trials import BASES
+from widgets.figures.turns import BASES
 from widgets.scheduling import Outcome, Progress, sentence_of
 from widgets.sessions.anisotropy import (
     OWN,
