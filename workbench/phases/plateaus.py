@@ -198,12 +198,17 @@ class Plateaus:
         heights: Mean gradient of each phase, shape (phases, 2).
         spread: Root mean square distance of the gradient from its phase's mean.
         flatness: Share of the gradient's variance between the phases: 1 for a perfect staircase.
+        report: Whether phases that were looked for came to rest; the residual is the share of grid points
+            whose gradient is nearer to another phase's mean, none where the phases were given.
+        provenance: Settings, seed and versions.
     """
 
     labels: Tensor
     heights: Tensor
     spread: float
     flatness: float
+    report: SolveReport
+    provenance: Provenance
 
 
 def measure_plateaus(
@@ -224,6 +229,7 @@ def measure_plateaus(
     Returns:
         The plateaus.
     """
+    given = labels is not None
     if labels is None:
         labels = label_phases(gradient, count, generator=generator)
     if labels.shape != gradient.shape[:2]:
@@ -235,7 +241,21 @@ def measure_plateaus(
     inner = (flat - heights[which]).square().sum(dim=1).mean()
     total = (flat - flat.mean(dim=0)).square().sum(dim=1).mean()
     flatness = float(1.0 - inner / total) if float(total) > 0.0 else 1.0
-    return Plateaus(labels, heights, float(inner.sqrt()), flatness)
+    stray = float((torch.cdist(flat, heights).argmin(dim=1) != which).double().mean())
+    report = SolveReport(
+        Status.CONVERGED if given or stray == 0.0 else Status.MAX_ITERATIONS,
+        0,
+        None if given else stray,
+        0,
+        message=f"{len(heights)} phases " + ("as given" if given else "found in the gradient"),
+    )
+    provenance = provenance_of(
+        gradient,
+        model="gradient of a potential",
+        settings={"count": count, "given": given},
+        generator=generator,
+    )
+    return Plateaus(labels, heights, float(inner.sqrt()), flatness, report, provenance)
 
 
 def grid_metric(features: Tensor, window: Window) -> Tensor:
