@@ -8,8 +8,7 @@ dragged point moves in that plane and keeps what lies off it.
 
 import dataclasses
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,21 +26,19 @@ from widgets.canvas.scene import (
     thumb_traits,
     window_traits,
 )
-from widgets.cells import read_values
 from widgets.figures.conda import colours_of, projection_of, shades_of
 from widgets.figures.images import is_picture, pixels_of
 from widgets.scheduling import Progress, Speed
+from widgets.sessions.conda_points import first_anchors, follow_gesture, read_points, write_points
+from widgets.sessions.conda_state import CondaAnswer, CondaScene, CondaState
 from widgets.theme import Theme
 from workbench.checks import check_choice
 from workbench.conda.films import save_film
 from workbench.conda.lifts import WEIGHTS, Lift
-from workbench.conda.picking import enclosed_rows, nearest_leg
-from workbench.errors import SettingError, ShapeError
+from workbench.conda.picking import enclosed_rows
+from workbench.errors import SettingError
 from workbench.fields import Window
-from workbench.lenses.conda import CondaFit, TraceResult, trace
-
-Render = Callable[[Tensor, Tensor | None], Tensor]
-"""Latents, shape (n, latent dim), and the variables that follow them, or None -> frames, shape (n, dim)."""
+from workbench.lenses.conda import TraceResult, trace
 
 COARSE_STEPS = 12
 """Points of the curve while a control point is dragged."""
@@ -54,84 +51,6 @@ HINT = (
     "drag the control points; double-click for one more, Delete takes it away; shift and drag draws a lasso"
 )
 """What the canvas says while nobody points at it."""
-
-
-@dataclass(frozen=True, slots=True)
-class CondaScene:
-    """An embedding with what its frames look like.
-
-    Attributes:
-        fit: The embedding.
-        frames: Its frames, shape (count, dim); None if there are none to show.
-        shape: Shape of one frame.
-        render: What turns latents into frames; None shows the nearest frames instead.
-        name: Of the data, in words.
-        value_range: Values of black and white.
-    """
-
-    fit: CondaFit
-    frames: Tensor | None = None
-    shape: tuple[int, ...] = ()
-    render: Render | None = None
-    name: str = "frames"
-    value_range: tuple[float, float] | None = None
-
-    def __post_init__(self) -> None:
-        if self.frames is not None and len(self.frames) != len(self.fit.points):
-            raise ShapeError(f"{len(self.frames)} frames", f"{len(self.fit.points)}, one an embedded point")
-
-    @property
-    def pictures(self) -> bool:
-        """Whether frames can be shown."""
-        return is_picture(self.shape) and (self.render is not None or self.frames is not None)
-
-
-@dataclass(frozen=True, slots=True)
-class CondaState:
-    """What to look at and how. JSON-able.
-
-    Attributes:
-        anchors: Control points: rows of frames "0 8 16", or points of the embedding "c1,c2;c1,c2".
-        kind: "spline" through the control points, "line" or "arc" from the first to the last.
-        closed: Whether the spline comes back to its first point.
-        colour: What colours the frames; their last known variable if empty.
-        steps: Points of the curve.
-        k: Neighbours of the lift.
-        weights: Its weights.
-        rank: Its local axes; 0 finds them.
-        renorm: Whether lifted latents are scaled to their neighbours' length.
-    """
-
-    anchors: str = ""
-    kind: str = "spline"
-    closed: bool = False
-    colour: str = ""
-    steps: int = 33
-    k: int = 8
-    weights: str = "linear"
-    rank: int = 0
-    renorm: bool = False
-
-    def but(self, **changes: Any) -> "CondaState":
-        """The state with some entries changed."""
-        return read_values(CondaState, {**dataclasses.asdict(self), **changes})
-
-
-@dataclass(frozen=True, slots=True)
-class CondaAnswer:
-    """A curve and its films.
-
-    Attributes:
-        state: What was asked.
-        speed: "coarse" or "full".
-        path: The curve.
-        films: Name to frames, shape (steps, dim); empty while dragging and where frames are no pictures.
-    """
-
-    state: CondaState
-    speed: Speed
-    path: TraceResult
-    films: dict[str, Tensor]
 
 
 class CondaSession:
@@ -148,7 +67,7 @@ class CondaSession:
         self.coords = self.plane.encode(scene.fit.points).double()
         self.index = scene.fit.index()
         self.state = self.filled(state)
-        self.controls = self._points_of(self.state.anchors)
+        self.controls = read_points(self.state.anchors, scene.fit.points)
 
     def filled(self, state: CondaState) -> CondaState:
         """A state whose empty entries are the data's own.
@@ -162,8 +81,8 @@ class CondaSession:
         check_choice("colour", state.colour or known[-1], known)
         if not 1 <= state.k < len(self.coords):
             raise SettingError(f"k={state.k}", f"from 1 to {len(self.coords) - 1}", "k=8")
-        anchors = state.anchors or self._first_anchors()
-        self._points_of(anchors)
+        anchors = state.anchors or first_anchors(self.scene.fit.context)
+        read_points(anchors, self.scene.fit.points)
         return state.but(colour=state.colour or known[-1], anchors=anchors)
 
     def window(self) -> Window:
@@ -181,7 +100,7 @@ class CondaSession:
         """Make a state the session's own, control points included."""
         state = self.filled(state)
         if state.anchors != self.state.anchors:
-            self.controls = self._points_of(state.anchors)
+            self.controls = read_points(state.anchors, self.scene.fit.points)
         self.state = state
 
     def after(self, gesture: Gesture) -> Speed | None:
@@ -189,24 +108,12 @@ class CondaSession:
 
         Raises:
             LookupError: For a point that is not there.
+            SettingError: If fewer than two would be left.
         """
-        place = torch.tensor([gesture.x, gesture.y], dtype=self.controls.dtype)
         if gesture.kind == "start":
             return None
-        if gesture.kind == "add":
-            self._insert(place)
-        else:
-            row = self._row(gesture.id)
-            if gesture.kind == "remove":
-                if len(self.controls) <= 2:
-                    raise SettingError("two control points", "at least two", "moving one")
-                self.controls = torch.cat([self.controls[:row], self.controls[row + 1 :]])
-            else:
-                now = self.plane.encode(self.controls[row])
-                moved = self.controls.clone()
-                moved[row] += self._off_plane(place - now)
-                self.controls = moved
-        self.state = dataclasses.replace(self.state, anchors=_text_of(self.controls))
+        self.controls = follow_gesture(self.controls, gesture, self.plane)
+        self.state = dataclasses.replace(self.state, anchors=write_points(self.controls))
         return "coarse" if gesture.kind == "move" else "full"
 
     def solve(
@@ -214,7 +121,7 @@ class CondaSession:
     ) -> CondaAnswer:
         """Draw, lift and render a curve."""
         steps = min(COARSE_STEPS, state.steps) if speed == "coarse" else state.steps
-        controls = self._points_of(state.anchors)
+        controls = read_points(state.anchors, self.scene.fit.points)
         anchors = controls if state.kind == "spline" else controls[[0, -1]]
         path = trace(
             self.scene.fit,
@@ -238,7 +145,8 @@ class CondaSession:
         if not scene.pictures:
             return {}
         if scene.render is None:
-            return {"nearest frames": scene.frames[path.lifted.neighbours[:, 0]]}  # type: ignore[index]
+            nearest = path.lifted.neighbours[:, 0]
+            return {} if scene.frames is None else {"nearest frames": scene.frames[nearest]}
         rows = {"curve, lifted": path.latents}
         if path.lerp_z is not None and path.slerp_z is not None:
             rows |= {"straight in z": path.lerp_z, "spherical in z": path.slerp_z}
@@ -373,56 +281,6 @@ class CondaSession:
 
     # -- inside
 
-    def _first_anchors(self) -> str:
-        """A few frames of the longest run, a twelfth of it apart but at most eight steps."""
-        context = self.scene.fit.context
-        first, last = context.bounds()
-        longest = int((last - first).argmax())
-        rows = context.order[int(first[longest]) : int(last[longest]) + 1]
-        step = max(1, min(4, (len(rows) - 1) // 4))
-        return " ".join(str(int(row)) for row in rows[: 4 * step + 1 : step])
-
-    def _points_of(self, anchors: str) -> Tensor:
-        points = self.scene.fit.points
-        try:
-            if "," in anchors or ";" in anchors:
-                made = torch.tensor(
-                    [[float(part) for part in point.split(",")] for point in anchors.split(";")],
-                    dtype=points.dtype,
-                )
-            else:
-                rows = torch.tensor([int(part) for part in anchors.split()], dtype=torch.long)
-                if len(rows) and (int(rows.min()) < 0 or int(rows.max()) >= len(points)):
-                    raise ValueError(anchors)
-                made = points[rows]
-        except ValueError:
-            made = points[:0]
-        if made.ndim != 2 or len(made) < 2 or made.shape[1] != points.shape[1]:
-            raise SettingError(
-                f"control points {anchors!r}",
-                f"two or more rows of frames below {len(points)}, or points of {points.shape[1]} numbers",
-                "anchors='0 4 8'",
-            )
-        return made
-
-    def _row(self, identity: str) -> int:
-        number = identity.removeprefix("c")
-        if not number.isdigit() or int(number) >= len(self.controls):
-            raise LookupError(f"no control point {identity!r}")
-        return int(number)
-
-    def _off_plane(self, step: Tensor) -> Tensor:
-        """A step of the picture as a step of the embedding."""
-        origin = torch.zeros_like(step)
-        return self.plane.decode(step) - self.plane.decode(origin)
-
-    def _insert(self, place: Tensor) -> None:
-        """One more control point, on the leg of the polygon that it is nearest to."""
-        leg, share = nearest_leg(self.plane.encode(self.controls), place)
-        base = torch.lerp(self.controls[leg], self.controls[leg + 1], share)
-        made = base + self._off_plane(place - self.plane.encode(base))
-        self.controls = torch.cat([self.controls[: leg + 1], made[None], self.controls[leg + 1 :]])
-
     def _thumb_rows(self) -> Tensor | None:
         if self.scene.frames is None or not is_picture(self.scene.shape):
             return None
@@ -430,7 +288,3 @@ class CondaSession:
 
     def _some(self, rows: Tensor, most: int = 1000) -> Tensor:
         return rows[:: -(-len(rows) // most)]
-
-
-def _text_of(points: Tensor) -> str:
-    return ";".join(",".join(f"{value:.6g}" for value in point) for point in points.tolist())

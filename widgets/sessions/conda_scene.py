@@ -5,6 +5,7 @@ The settings are the parameters of the notebook `40_conda`, so that a view opene
 
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,14 +13,17 @@ from torch import Tensor
 
 from widgets.cells import read_values
 from widgets.scheduling import Progress
-from widgets.sessions.conda import CondaScene
+from widgets.sessions.conda_crossing import cross_conditions
+from widgets.sessions.conda_state import CondaScene
 from workbench.devices import resolve_device
 from workbench.errors import WorkbenchError
+from workbench.frames.crossing import part_conditions
 from workbench.frames.models import open_frames
 from workbench.frames.prepared import prepare_frames
 from workbench.integrators import Cancel
 from workbench.inversions import decode, encode
 from workbench.lenses.conda import fit_conda
+from workbench.nets import NetModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,42 +146,52 @@ def open_scene(
     stages = Stages(progress, (0.2, 0.2, 0.6), cancel)
     every_flow = open_frames(run.frames, simulate=run.simulate, progress=stages.part(0), cancel=cancel)
     draws, device = torch.Generator().manual_seed(run.seed), resolve_device(run.device)
-    ready = prepare_frames(
-        every_flow,
-        model=run.model,
-        condition=run.condition,
-        gap=run.gap,
-        every=run.every,
-        train_steps=run.train_steps,
-        device=run.device,
-        generator=draws,
-        progress=stages.part(0),
-        cancel=cancel,
-    )
+    with torch.enable_grad():  # a view's worker records no gradients otherwise
+        ready = prepare_frames(
+            every_flow,
+            model=run.model,
+            condition=run.condition,
+            gap=run.gap,
+            every=run.every,
+            train_steps=run.train_steps,
+            device=run.device,
+            generator=draws,
+            progress=stages.part(0),
+            cancel=cancel,
+        )
     stages.end(0, "the frames and their model were there")
     shown, bound, visible = ready.frames, ready.model, ready.visible
     x = shown.points[visible].to(device)
     levels = {"low": run.low or None, "depth": run.depth or None, "steps": run.steps}
     latent = encode(bound, x, solver=run.solver, progress=stages.part(1), cancel=cancel, **levels)
     stages.end(1, "the latents were found")
-    fit = fit_conda(
-        latent.joined().cpu(),
-        ready.context.select(visible),
-        generator=draws,
-        progress=stages.part(2),
-        cancel=cancel,
-        positives=run.positives,
-        dim=run.dim,
-        iterations=run.iterations,
-        restarts=run.restarts,
-        batch=run.batch,
-    )
+    with torch.enable_grad():
+        fit = fit_conda(
+            latent.joined().cpu(),
+            ready.context.select(visible),
+            generator=draws,
+            progress=stages.part(2),
+            cancel=cancel,
+            positives=run.positives,
+            dim=run.dim,
+            iterations=run.iterations,
+            restarts=run.restarts,
+            batch=run.batch,
+        )
     stages.end(2, "the map was drawn")
 
     def render(latents: Tensor, variables: Tensor | None) -> Tensor:
         """Frames of latents, with the condition held."""
         return decode(bound, latent.with_joined(latents.to(x))).points.cpu()
 
+    cross = None
+    if isinstance(bound, NetModel) and len(bound.frame.classes) > 1:
+        flows = open_frames("wake") if run.frames == "wake" else every_flow
+        passage = part_conditions(flows)
+        if passage is not None:
+            cross = partial(
+                cross_conditions, bound, passage, solver=run.solver, device=device, seed=run.seed, **levels
+            )
     return CondaScene(
         fit,
         frames=x.cpu(),
@@ -185,4 +199,5 @@ def open_scene(
         render=render,
         name=f"{run.frames}, {ready.condition}" if ready.condition else run.frames,
         value_range=bound.frame.value_range,
+        cross=cross,
     )

@@ -1,5 +1,6 @@
 """The view of contrastive maps: drag the control points of a curve, see it lifted and rendered."""
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,25 +12,27 @@ from torch import Tensor
 from widgets.canvas.canvas import Canvas
 from widgets.canvas.scene import Gesture
 from widgets.cells import read_cell, read_values, write_cell
-from widgets.controls import STYLE, FigureBox, StatusBar, narrow, number_slider
+from widgets.controls import FigureBox, StatusBar
 from widgets.facts import facts_table
-from widgets.figures.conda import along_of, colours_of, films_figure, loss_figure, support_figure
+from widgets.figures.conda import loss_figure, support_figure
 from widgets.figures.status import sentence, status_line
 from widgets.scheduling import Outcome, Progress, Scheduler, Speed, sentence_of
-from widgets.sessions.conda import CondaAnswer, CondaScene, CondaSession, CondaState, Render
+from widgets.sessions.conda import CondaSession
+from widgets.sessions.conda_pictures import crossing_film, curve_film, selection_film
 from widgets.sessions.conda_scene import CondaRun, open_scene, run_names
+from widgets.sessions.conda_state import CondaAnswer, CondaCrossing, CondaScene, CondaState, Render
 from widgets.theme import theme_of
+from widgets.views.conda_controls import CONTROLS, build_buttons, build_controls, show_controls
 from widgets.views.solving import SolvingView
-from workbench.conda.lifts import WEIGHTS
-from workbench.errors import WorkbenchError
-from workbench.integrators import Cancel
+from workbench.errors import SettingError, WorkbenchError
 from workbench.lenses.conda import CondaFit, TraceResult
 
 __all__ = ["ConDAExplorer", "CondaScene", "CondaState"]
 
 SETTLE = 0.25
 """Seconds that a control must rest before an answer is computed."""
-_CONTROLS = ("kind", "colour", "weights", "k", "rank", "steps", "closed", "renorm")
+_CROSS = "cross"
+"""What is asked of the worker for a curve between conditions; a state or a run otherwise."""
 
 
 class ConDAExplorer(SolvingView):
@@ -40,15 +43,14 @@ class ConDAExplorer(SolvingView):
 
     Args:
         fit: The embedding, a scene with its frames, or the name or path of frames ("wake" takes half a
-            minute): model, latents and map are then made with the parameters of the notebook `40_conda`.
+            minute): model, latents and map are then made with the parameters of the notebook `40_conda`, in
+            the background with a bar; `wait()` waits for them, and there is no `session` before.
         render: Latents (n, latent dim) and the variables that follow them, or None -> frames (n, dim).
         frames: The frames, shape (count, dim), for pictures under the pointer.
         shape: Shape of one frame.
         value_range: Values of black and white.
         name: Of the data, in words.
         theme: "light" or "dark".
-        progress: For frames by name: told the share of the whole and a sentence while they are opened.
-        cancel: For frames by name: stops the opening; a `Stopped` is raised then.
         settings: Entries of `CondaState`, e.g. k=5, weights="tapered", and of `CondaRun` for frames by name.
 
     Raises:
@@ -70,21 +72,20 @@ class ConDAExplorer(SolvingView):
         value_range: tuple[float, float] | None = None,
         name: str = "frames",
         theme: str = "light",
-        progress: Progress | None = None,
-        cancel: Cancel | None = None,
         **settings: Any,
     ) -> None:
         self._look = theme_of(theme)
         self.run: CondaRun | None = None
+        self._session: CondaSession | None = None
         if isinstance(fit, str):
             asked = {key: settings.pop(key) for key in run_names() & set(settings)}
             self.run = read_values(CondaRun, {"frames": fit, **asked})
-            scene = open_scene(self.run, progress=progress, cancel=cancel)
-        elif isinstance(fit, CondaScene):
-            scene = fit
-        else:
-            scene = CondaScene(fit, frames, shape, render, name, value_range)
-        self.session = CondaSession(scene, read_values(CondaState, settings))
+        wanted = read_values(CondaState, settings)
+        if not isinstance(fit, str):
+            given = isinstance(fit, CondaScene)
+            scene = fit if given else CondaScene(fit, frames, shape, render, name, value_range)
+            self._session = CondaSession(scene, wanted)
+        self._opening = self.run
         self._syncing = False
         self.status = StatusBar(lambda: self.cancel(), theme=self._look)
         self.canvas = Canvas(theme=self._look.name, layout=ipywidgets.Layout(width="100%"))
@@ -92,22 +93,42 @@ class ConDAExplorer(SolvingView):
         self.canvas.observe(self._lassoed, "lasso")
         waiting = sentence("This appears with the first answer.", theme=self._look)
         self.film, self.support, self.losses = FigureBox(waiting), FigureBox(waiting), FigureBox(waiting)
+        self.crossing = FigureBox(waiting)
         self.chosen = FigureBox(sentence("Shift and drag on the map to select frames.", theme=self._look))
         self.facts, self.picked = ipywidgets.HTML(), ipywidgets.HTML()
-        self._build_controls()
+        self._build_buttons()
         self._scheduler = Scheduler(
-            lambda *asked: self.session.solve(*asked),
+            lambda *asked: self._solve(*asked),
             deliver=self._deliver,
-            progress=self.status.advance,
+            progress=self._advance,
             idle=self._rest,
         )
-        super().__init__(self._rows(), layout=ipywidgets.Layout(width="100%", max_width="1080px"))
-        self.state = self.session.state
+        super().__init__([], layout=ipywidgets.Layout(width="100%", max_width="1080px"))
+        self.state = wanted
         self.observe(self._restated, "state")
         self.observe(self._reselected, "selection")
-        self._first_look()
+        if self._session is None:
+            self.open()
+        else:
+            self._adopt(self._session)
 
     # -- reading and setting
+
+    @property
+    def session(self) -> CondaSession:
+        """Frames, map and control points.
+
+        Raises:
+            SettingError: While they are still being opened, or if that was cancelled.
+        """
+        if self._session is None:
+            raise SettingError("a view whose frames are not there yet", "an opened one", "view.wait()")
+        return self._session
+
+    def open(self) -> None:
+        """Open the frames by name once more, after a cancelled or failed attempt."""
+        if self.run is not None:
+            self._ask_for(self.run)
 
     @property
     def result(self) -> TraceResult | None:
@@ -138,13 +159,7 @@ class ConDAExplorer(SolvingView):
         run = read_cell(CondaRun, cell) if isinstance(cell, str) else read_values(CondaRun, cell)
         if run == self.run:
             return
-        self.session = CondaSession(open_scene(run), self.state.but(anchors="", colour=""))
-        self.run = run
-        self.selection = ()
-        self._build_controls()
-        self.children = self._rows()
-        self.state = self.session.state
-        self._first_look()
+        self._ask_for(run)
 
     def export(self, path: str) -> str:
         """Write the curve and its films: .npz, .gif or .mp4.
@@ -152,52 +167,54 @@ class ConDAExplorer(SolvingView):
         Raises:
             SettingError: For another ending, or before the first answer.
         """
+        if self.answer is None:
+            self.wait()
         answer: CondaAnswer | None = self.answer  # type: ignore[assignment] - a trait
         if answer is None:
-            self.wait()
-            answer = self.answer  # type: ignore[assignment] - a trait
-        return self.session.export(answer, path)  # type: ignore[arg-type]
+            raise SettingError("no curve yet", "an answer", "view.wait()")
+        return self.session.export(answer, path)
+
+    def cross(self) -> None:
+        """Render a curve from one condition to another, the condition following and held."""
+        self.canvas.busy = True
+        self._begin("a map of several conditions …")
+        if self._scheduler is not None:
+            self._scheduler.submit(_CROSS, "full")
+
+    # -- opening
+
+    def _ask_for(self, run: CondaRun) -> None:
+        """Open frames by name in the background."""
+        self._opening = run
+        self.again.layout.display = "none"
+        if self._session is None:
+            self.children = [self.status, ipywidgets.HBox([self.status.cancel, self.again])]
+        self._begin(f"opening {run.frames} …")
+        if self._scheduler is not None:
+            self._scheduler.submit(run, "full")
+
+    def _adopt(self, session: CondaSession) -> None:
+        """Show a scene: its controls, its frames, and the first curve."""
+        self._session = session
+        self.run, self._opening = self._opening, None
+        self.answer = None
+        self.selection = ()
+        self.controls = build_controls(session)
+        for name in CONTROLS:
+            self.controls[name].observe(self._controlled, "value")
+        self.children = self._rows()
+        self.state = session.state
+        self._first_look()
 
     # -- controls
 
-    def _build_controls(self) -> None:
-        state, count = self.session.state, len(self.session.coords)
-        choices = {
-            "kind": (["spline", "line", "arc"], "curve"),
-            "colour": (list(colours_of(self.session.scene.fit)), "colour by"),
-            "weights": (list(WEIGHTS), "weights"),
-        }
-        self.controls: dict[str, Any] = {
-            name: ipywidgets.Dropdown(
-                options=options, value=getattr(state, name), description=words, layout=narrow(), style=STYLE
-            )
-            for name, (options, words) in choices.items()
-        }
-        dim = self.session.scene.fit.points.shape[1]
-        self.controls |= {
-            "k": number_slider("neighbours k", state.k, 1, min(64, count - 1), step=1),
-            "rank": number_slider("axes (0: auto)", state.rank, 0, dim, step=1),
-            "steps": number_slider("points", state.steps, 5, 121, step=4),
-            "closed": ipywidgets.Checkbox(value=state.closed, description="closed", indent=False),
-            "renorm": ipywidgets.Checkbox(value=state.renorm, description="keep length", indent=False),
-        }
-        for name in ("closed", "renorm"):
-            self.controls[name].layout.width = "140px"
-        self.target = ipywidgets.Text(value="curve.gif", layout=ipywidgets.Layout(width="150px"))
-        self.save = ipywidgets.Button(
-            description="Save", icon="download", tooltip="the curve and its films: .gif, .mp4 or .npz",
-            layout=ipywidgets.Layout(width="90px"),
-        )  # fmt: skip
-        self.copy = ipywidgets.Button(
-            description="Copy as parameters", icon="copy", layout=ipywidgets.Layout(width="170px")
-        )
+    def _build_buttons(self) -> None:
+        self.controls: dict[str, Any] = {}
+        self.target, self.save, self.copy, self.again, self.compare, self.parameters = build_buttons()
         self.save.on_click(self._saved)
         self.copy.on_click(self._copied)
-        self.parameters = ipywidgets.Textarea(
-            layout=ipywidgets.Layout(width="98%", height="150px", display="none")
-        )
-        for name in _CONTROLS:
-            self.controls[name].observe(self._controlled, "value")
+        self.again.on_click(lambda _: self.open())
+        self.compare.on_click(lambda _: self.cross())
 
     def _rows(self) -> list[ipywidgets.Widget]:
         wrap = ipywidgets.Layout(flex_flow="row wrap", align_items="flex-start")
@@ -208,6 +225,7 @@ class ConDAExplorer(SolvingView):
                 ipywidgets.HBox([self.controls["closed"], self.controls["renorm"]]),
                 ipywidgets.HBox([self.target, self.save]),
                 ipywidgets.HBox([self.copy, self.status.cancel]),
+                *([self.compare] if self.session.scene.cross is not None else []),
                 self.parameters,
                 self.facts,
             ],
@@ -218,6 +236,7 @@ class ConDAExplorer(SolvingView):
             self.status,
             ipywidgets.HBox([canvas, side], layout=wrap),
             self.film,
+            self.crossing,
             ipywidgets.HBox([self.support, self.losses], layout=wrap),
             self.picked,
             self.chosen,
@@ -225,7 +244,6 @@ class ConDAExplorer(SolvingView):
 
     def _first_look(self) -> None:
         """Show the frames and ask for the first answer."""
-        self.answer = None
         self.canvas.show(**self.session.ground(self._look), **self.session.handles(), **self._drawn())
         self.losses.show(loss_figure(self.session.scene.fit, theme=self._look, width=530))
         self._show_controls(self.session.state)
@@ -234,21 +252,13 @@ class ConDAExplorer(SolvingView):
     def _show_controls(self, state: CondaState) -> None:
         self._syncing = True
         try:
-            for name in _CONTROLS:
-                if self.controls[name].value != getattr(state, name):
-                    self.controls[name].value = getattr(state, name)
+            show_controls(self.controls, state)
         finally:
             self._syncing = False
-        for name, meant in (
-            ("rank", state.weights in ("linear", "barycentric")),
-            ("k", state.weights != "nearest"),
-            ("closed", state.kind == "spline"),
-        ):
-            self.controls[name].layout.display = None if meant else "none"
 
     def _controlled(self, change: Any) -> None:
         if not self._syncing:
-            name = next(n for n in _CONTROLS if self.controls[n] is change["owner"])
+            name = next(n for n in CONTROLS if self.controls[n] is change["owner"])
             self.state = self.state.but(**{name: change["new"]})
 
     def _copied(self, _: Any) -> None:
@@ -284,26 +294,14 @@ class ConDAExplorer(SolvingView):
         rows = torch.tensor(change["new"], dtype=torch.long)
         self.canvas.show(**self._drawn())
         self.picked.value = facts_table([("selection", self.session.selection_text(rows))], self._look)
-        scene = self.session.scene
-        if not len(rows) or scene.frames is None or not scene.pictures:
-            return
-        near = self.session.nearest_to(rows)
-        self.chosen.show(
-            films_figure(
-                {"selected": scene.frames[near]},
-                scene.shape,
-                times=scene.fit.context.times[near],
-                value_range=scene.value_range,
-                title="Frames of the selection, nearest to its middle first",
-                theme=self._look,
-                width=1000,
-            )
-        )
+        film = selection_film(self.session, rows, self._look, 1000)
+        if film is not None:
+            self.chosen.show(film)
 
     def _restated(self, change: Any) -> None:
         state: CondaState = change["new"]
-        if state is self.session.state:
-            return
+        if self._session is None or state is self._session.state:
+            return  # while frames are being opened a state waits for them
         before = self.session.state
         try:
             self.session.take(state)
@@ -321,12 +319,31 @@ class ConDAExplorer(SolvingView):
         self.canvas.busy = True
         self.canvas.note = ""
         if speed == "full":
-            self.status.start()
-            self.status.say("rendering …")
+            self._begin("rendering …")
         if self._scheduler is not None:
             self._scheduler.submit(self.session.state, speed, delay=delay)
 
+    def _begin(self, words: str) -> None:
+        self.status.start()
+        self.status.say(words)
+
     # -- answers, from the worker's thread
+
+    def _solve(self, asked: Any, speed: Speed, cancel: threading.Event, progress: Progress) -> Any:
+        if isinstance(asked, CondaRun):
+            scene = open_scene(asked, progress=progress, cancel=cancel)
+            state: CondaState = self.state  # type: ignore[assignment] - a trait
+            return CondaSession(scene, state if self._session is None else state.but(anchors="", colour=""))
+        if isinstance(asked, CondaState):
+            return self.session.solve(asked, speed, cancel, progress)
+        if self.session.scene.cross is None:
+            raise SettingError("frames without conditions on a scale", "flows such as the wake", "'wake'")
+        return self.session.scene.cross(progress, cancel)
+
+    def _advance(self, share: float, words: str = "") -> None:
+        self.status.advance(share, words)
+        if self._opening is not None and words:
+            self.status.say(f"opening {self._opening.frames}: {words}")
 
     def _drawn(self) -> dict[str, Any]:
         rows: Sequence[int] = self.selection  # type: ignore[assignment] - a trait
@@ -336,6 +353,15 @@ class ConDAExplorer(SolvingView):
     def _deliver(self, outcome: Outcome) -> None:
         if outcome.error:
             self._fail(outcome.error)
+            if self._opening is not None and self._session is None:
+                self.again.layout.display = None
+            self._opening = None
+            return
+        if isinstance(outcome.value, CondaSession):
+            self._adopt(outcome.value)
+            return
+        if isinstance(outcome.value, CondaCrossing):
+            self._show_crossing(outcome.value)
             return
         answer: CondaAnswer = outcome.value
         self.answer = answer
@@ -346,18 +372,17 @@ class ConDAExplorer(SolvingView):
         if answer.speed == "coarse":
             return
         self.support.show(support_figure(path, theme=self._look, width=530))
-        if answer.films:
-            self.film.show(
-                films_figure(
-                    answer.films, scene.shape, times=path.times, along=along_of(path),
-                    off_support=path.lifted.off_support,
-                    value_range=scene.value_range, theme=self._look, width=1000,
-                )
-            )  # fmt: skip
+        film = curve_film(scene, answer, self._look, 1000)
+        if film is not None:
+            self.film.show(film)
         report = scene.fit.report
         notes = [*report.warnings, *path.report.warnings]
         kind = "idle" if report.converged and not notes else "warning"
         self.status.say("<br>".join([status_line(report, scene.fit.provenance), *notes]), kind=kind)
+
+    def _show_crossing(self, made: CondaCrossing) -> None:
+        self.crossing.show(crossing_film(self.session.scene, made, self._look, 1000))
+        self.status.say(made.words)
 
     def _fail(self, text: str) -> None:
         self.status.say(text[:1].upper() + text[1:] + ("" if text.endswith(".") else "."), kind="error")
@@ -369,4 +394,5 @@ class ConDAExplorer(SolvingView):
 
     def __repr__(self) -> str:
         doing = self.status.text.split("<br>")[0] or "idle"
-        return f"ConDAExplorer({self.session.scene.name}, {self.state.kind}, {doing})"
+        name = "no frames yet" if self._session is None else self._session.scene.name
+        return f"ConDAExplorer({name}, {self.state.kind}, {doing})"

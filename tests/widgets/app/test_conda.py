@@ -12,8 +12,8 @@ from widgets.app.offer import LARGEST, Offer
 from widgets.app.page import Page
 from widgets.app.tabs.conda import wake_scene
 from widgets.app.turns import Turns
-from widgets.sessions.conda import CondaScene
 from widgets.sessions.conda_scene import Stopped
+from widgets.sessions.conda_state import CondaCrossing, CondaScene
 from workbench.conda.context import make_context
 from workbench.lenses.conda import fit_conda
 
@@ -24,7 +24,12 @@ def scene():
     latents, angle = oracle.ring(count=200, dim=16, seed=0, period=29.3)
     context = make_context(200, torch.stack([angle.cos(), angle.sin()], dim=1))
     fit = fit_conda(latents, context, positives="time", dim=3, iterations=60, batch=48, rate=5e-3, restarts=2)
-    return CondaScene(fit, latents, (4, 4), lambda points, variables: points, "ring", (-1.0, 1.0))
+
+    def cross(progress, cancel):
+        films = dict.fromkeys(("condition follows", "condition held"), latents[:5])
+        return CondaCrossing(films, list("abcde"), "condition", "Between the conditions nothing is off")
+
+    return CondaScene(fit, latents, (4, 4), lambda points, variables: points, "ring", (-1.0, 1.0), cross)
 
 
 @pytest.fixture
@@ -58,6 +63,27 @@ def test_a_curve_follows_its_control_points(open_tab):
     assert page.host.wait(120)
     assert not torch.equal(tab.answer.path.points[0], before[0])
     assert tab.answer.path.points.shape == before.shape
+
+
+def test_losses_stand_below_and_what_the_condition_does_is_one_click(open_tab):
+    page, tab = open_tab()
+    assert "nats" in tab.losses.figure.layout.yaxis.title.text
+    assert tab.compare.visible
+    tab._compared(None)
+    assert page.host.wait(120)
+    assert "Between the conditions" in page.host.text
+    assert len(tab.crossing.figure.layout.images) == 10
+    tab.controls["k"].value = 9
+    assert page.host.wait(120)
+    assert "converged" in page.host.text
+
+
+@pytest.mark.parametrize(("ending", "magic"), [(".gif", b"GIF8"), (".npz", b"PK"), (".mp4", b"ftyp")])
+def test_curve_and_films_are_downloaded(open_tab, ending, magic):
+    _, tab = open_tab()
+    written = tab._written(ending)
+    assert written is not None
+    assert magic in written.getvalue()[:16]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The view of contrastive maps without a browser: drag, select and save, and read what is shown."""
 
+import re
+import threading
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -13,8 +15,9 @@ from torch.testing import assert_close
 from tests.oracles import conda as oracle
 from widgets.canvas.scene import Gesture
 from widgets.cells import read_cell
-from widgets.sessions.conda import CondaScene, CondaSession, CondaState
-from widgets.sessions.conda_scene import CondaRun
+from widgets.sessions.conda import CondaSession
+from widgets.sessions.conda_scene import CondaRun, Stopped
+from widgets.sessions.conda_state import CondaCrossing, CondaScene, CondaState
 from widgets.theme import theme_of
 from widgets.views import VIEWS, ConDAExplorer
 from workbench.conda.context import make_context
@@ -254,6 +257,80 @@ def test_the_notebook_has_the_same_parameters_and_defaults():
     assert found == asdict(CondaRun())
 
 
+def test_frames_are_opened_behind_a_bar_and_can_be_cancelled_and_opened_again(monkeypatch, turning):
+    begun, on, told = threading.Event(), threading.Event(), []
+
+    def slow(run, *, progress, cancel):
+        told.append(run)
+        progress(0.4, "the latents are under way")
+        begun.set()
+        while not cancel.is_set() and not on.wait(0.01):
+            pass
+        if cancel.is_set():
+            raise Stopped.before("the map was drawn")
+        return CondaScene(turning, turning.latents, (4, 4), name="ring")
+
+    monkeypatch.setattr("widgets.views.conda.open_scene", slow)
+    view = ConDAExplorer("ring", k=5)
+    assert begun.wait(30)  # the constructor has returned, the kernel is free
+    assert view.status.bar.layout.visibility == "visible"
+    assert view.status.bar.value == pytest.approx(0.4)
+    assert "opening ring: the latents are under way" in view.status.text
+    assert "no frames yet" in repr(view)
+    with pytest.raises(SettingError, match=r"^got a view whose frames are not there yet"):
+        _ = view.session
+    view.status.cancel.click()
+    assert view.wait()
+    assert "Cancelled before the map was drawn" in view.status.text
+    assert view.again.layout.display is None
+    on.set()
+    view.again.click()
+    assert view.wait()
+    assert view.result is not None
+    assert view.state.k == 5
+    assert len(told) == 2
+    assert view.status.kind == "idle"
+    view.close()
+
+
+def test_what_the_condition_does_is_a_button_and_one_sentence(turning):
+    films = dict.fromkeys(("condition follows", "condition held"), turning.latents[:5])
+    words = "Between the conditions a frame is 0.1 spreads off"
+
+    def cross(progress, cancel):
+        progress(0.5, "half")
+        return CondaCrossing(films, list("abcde"), "condition", words)
+
+    view = ConDAExplorer(CondaScene(turning, turning.latents, (4, 4), cross=cross))
+    assert view.wait()
+    view.compare.click()
+    assert view.wait()
+    assert view.status.text == words
+    assert len(view.crossing.figure.layout.images) == 10
+    assert view.crossing.figure.layout.xaxis.ticktext == tuple("abcde")
+    view.close()
+
+
+def test_without_conditions_there_is_nothing_to_compare(view):
+    view.cross()
+    assert view.wait()
+    assert view.status.text.startswith("Got frames without conditions on a scale")
+
+
+@pytest.mark.slow
+def test_the_wake_is_rendered_with_the_condition_following_and_held():
+    view = ConDAExplorer("wake", iterations=20, restarts=1, batch=48, steps=3)
+    assert view.wait()
+    view.cross()
+    assert view.wait()
+    off = [float(number) for number in re.findall(r"0\.\d+", view.status.text)]
+    assert off[0] < 0.3 < off[1]
+    view.close()
+
+
 def test_unknown_flows_are_refused_with_those_there_are():
-    with pytest.raises(SettingError, match="one of Re 60"):
-        ConDAExplorer("wake", condition="Re 1000")
+    view = ConDAExplorer("wake", condition="Re 1000")
+    assert view.wait()
+    assert view.status.kind == "error"
+    assert "one of Re 60" in view.status.text
+    view.close()

@@ -1,7 +1,11 @@
 """The tab of the contrastive lens: curves through the frames of a flow, rendered on the way."""
 
 import dataclasses
+import io
+import tempfile
 import threading
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import panel as pn
@@ -15,13 +19,14 @@ from widgets.canvas.panel import PageCanvas
 from widgets.canvas.scene import Gesture
 from widgets.cells import read_values, write_cell
 from widgets.facts import facts_table
-from widgets.figures.conda import along_of, colours_of, films_figure, support_figure
-from widgets.figures.status import status_line
+from widgets.figures.conda import colours_of, loss_figure, support_figure
 from widgets.scheduling import Outcome, Progress, Speed
-from widgets.sessions.conda import CondaAnswer, CondaScene, CondaSession, CondaState
+from widgets.sessions.conda import CondaSession
+from widgets.sessions.conda_pictures import crossing_film, curve_film, selection_film
 from widgets.sessions.conda_scene import Stopped, open_scene
+from widgets.sessions.conda_state import CondaAnswer, CondaCrossing, CondaScene, CondaState
 from workbench.conda.lifts import WEIGHTS
-from workbench.errors import WorkbenchError
+from workbench.errors import SettingError, WorkbenchError
 
 _opening = threading.Lock()
 _opened: list[CondaScene] = []
@@ -39,8 +44,7 @@ def wake_scene(progress: Progress, cancel: threading.Event) -> CondaScene:
             raise Stopped.before("the map was there")
     try:
         if not _opened:
-            with torch.enable_grad():  # the map is trained; workers record no gradients otherwise
-                _opened.append(open_scene(progress=progress, cancel=cancel))
+            _opened.append(open_scene(progress=progress, cancel=cancel))
         return _opened[0]
     finally:
         _opening.release()
@@ -66,6 +70,7 @@ class CondaTab:
         self.canvas.on_gesture(self._gestured)
         self.canvas.param.watch(self._lassoed, "lasso")
         self.film, self.support, self.chosen = FigurePane(), FigurePane(), FigurePane()
+        self.losses, self.crossing = FigurePane(), FigurePane()
         self.facts, self.picked = (pn.pane.HTML("", sizing_mode="stretch_width") for _ in range(2))
         self.controls: dict[str, Any] = {
             "kind": pn.widgets.Select(label="curve", options=["spline", "line", "arc"], width=SIDE),
@@ -74,6 +79,8 @@ class CondaTab:
             "k": Slider(host.look, "neighbours k", value=8, start=1, end=64, step=1),
             "steps": Slider(host.look, "points", value=33, start=5, end=121, step=4),
         }
+        self.compare = pn.widgets.Button(label="What the condition does", visible=False)
+        self.compare.on_click(self._compared)
         self.cancel = pn.widgets.Button(label="Cancel")
         self.copy = pn.widgets.Button(label="Copy as parameters")
         self.parameters = pn.pane.Str("", visible=False, styles={"overflow-x": "auto", "max-width": "100%"})
@@ -83,13 +90,39 @@ class CondaTab:
             control.param.watch(self._controlled, "value")
         self.cancel.on_click(lambda _: self._scheduler.cancel())
         self.copy.on_click(self._copied)
-        self.side = [*self.controls.values(), pn.Row(self.cancel, self.copy), self.parameters, self.facts]
+        self.side = [
+            *self.controls.values(), self.compare, pn.FlexBox(*self.exports(), gap="0px"),
+            pn.Row(self.cancel, self.copy), self.parameters, self.facts,
+        ]  # fmt: skip
         self.main = pn.Column(
-            self.canvas, self.picked, self.film, self.support, self.chosen,
+            self.canvas, self.picked, self.film, self.crossing, self.support, self.losses, self.chosen,
             sizing_mode="stretch_width", margin=0,
         )  # fmt: skip
         self._show_state()
         self._submit("full")
+
+    def exports(self) -> list[Any]:
+        """Buttons that write the curve and its films."""
+        return [
+            pn.widgets.FileDownload(
+                callback=partial(self._written, ending), filename=f"curve{ending}", label=ending[1:].upper(),
+                width=96,
+            )
+            for ending in (".gif", ".mp4", ".npz")
+        ]  # fmt: skip
+
+    def _written(self, ending: str) -> io.BytesIO | None:
+        """A file of the last answer; None, and a sentence in the status line, if nothing can be written."""
+        if self.session is None or self.answer is None:
+            self.host.fail("there is no curve yet; wait for the map")
+            return None
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                path = self.session.export(self.answer, str(Path(folder) / f"curve{ending}"))
+            except (WorkbenchError, OSError) as error:
+                self.host.fail(error)
+                return None
+            return io.BytesIO(Path(path).read_bytes())
 
     def values(self) -> dict[str, Any]:
         """What a reload needs."""
@@ -148,15 +181,9 @@ class CondaTab:
         self._selected = rows = session.enclosed(event.new)
         self.canvas.show(**session.curve_traits(self.answer, self.host.look, rows))
         self.picked.object = facts_table([("selection", session.selection_text(rows))], self.host.look)
-        scene = session.scene
-        if len(rows) and scene.frames is not None and scene.pictures:
-            near = session.nearest_to(rows)
-            figure = films_figure(
-                {"selected": scene.frames[near]}, scene.shape, times=scene.fit.context.times[near],
-                value_range=scene.value_range, theme=self.host.look,
-                title="Frames of the selection, nearest to its middle first",
-            )  # fmt: skip
-            self.chosen.show(figure)
+        film = selection_film(session, rows, self.host.look, 900)
+        if film is not None:
+            self.chosen.show(film)
 
     def _copied(self, _: Any) -> None:
         self.parameters.object = self.canvas.clip = write_cell(self.state)
@@ -168,9 +195,24 @@ class CondaTab:
             self.host.busy()
         self._scheduler.submit(self.state, speed)
 
-    def _solve(self, state: CondaState, speed: Speed, cancel: threading.Event, progress: Progress) -> Any:
+    def _solve(
+        self, state: CondaState | None, speed: Speed, cancel: threading.Event, progress: Progress
+    ) -> Any:
+        if state is None:
+            return self._cross(cancel, progress)
         session = self.session or CondaSession(wake_scene(progress, cancel), state)
         return session, session.solve(session.filled(state), speed, cancel, progress)
+
+    def _cross(self, cancel: threading.Event, progress: Progress) -> CondaCrossing:
+        cross = None if self.session is None else self.session.scene.cross
+        if cross is None:
+            raise SettingError("frames without conditions on a scale", "flows such as the wake")
+        return cross(progress, cancel)
+
+    def _compared(self, _: Any) -> None:
+        """Render the curve between conditions, which no state asks for."""
+        self.host.busy()
+        self._scheduler.submit(None, "full")
 
     def _deliver(self, outcome: Outcome) -> None:
         if outcome.error:
@@ -180,11 +222,18 @@ class CondaTab:
                 self._submit("full")
             self.host.fail(outcome.error)
             return
+        if isinstance(outcome.value, CondaCrossing):
+            assert self.session is not None  # it was asked
+            self.crossing.show(crossing_film(self.session.scene, outcome.value, self.host.look, 900))
+            self.host.say(outcome.value.words)
+            return
         session, self.answer = outcome.value
         answer, look = outcome.value[1], self.host.look
         if self.session is None:
             self.session, self.state = session, session.state
             self.canvas.show(**session.ground(look), **session.handles())
+            self.losses.show(loss_figure(session.scene.fit, theme=look))
+            self.compare.visible = session.scene.cross is not None
             self._show_state()
         self.canvas.show(**session.curve_traits(answer, look, self._selected))
         self.canvas.note = answer.path.lifted.warning
@@ -193,17 +242,12 @@ class CondaTab:
             return
         self.support.show(support_figure(answer.path, theme=look))
         scene = session.scene
-        if answer.films:
-            figure = films_figure(
-                answer.films, scene.shape, times=answer.path.times, along=along_of(answer.path),
-                off_support=answer.path.lifted.off_support, value_range=scene.value_range, theme=look,
-                width=900,
-            )  # fmt: skip
-            self.film.show(figure)
-        report = scene.fit.report
-        notes = [*report.warnings, *answer.path.report.warnings]
-        kind = "idle" if report.converged and not notes else "warning"
-        self.host.say("<br>".join([status_line(report, scene.fit.provenance), *notes]), kind)
+        film = curve_film(scene, answer, look, 900)
+        if film is not None:
+            self.film.show(film)
+        report, notes = scene.fit.report, answer.path.report.warnings
+        said = dataclasses.replace(report, warnings=(*report.warnings, *notes))
+        self.host.conclude(said, scene.fit.provenance, stopped=outcome.stopped)
 
     def _rest(self) -> None:
         self.canvas.busy = False
