@@ -84,8 +84,14 @@ def comparison_figure(
 
 
 def scale_distances(drawing: go.Figure, title: str) -> None:
-    """A logarithmic axis for the distances of a figure, labelled over the range that they cover."""
-    heights = [y for trace in drawing.data for y in trace.y if 0.0 < y < math.inf]
+    """Give a figure of distances a logarithmic axis, labelled over the range that they cover.
+
+    Args:
+        drawing: The figure, with all its traces.
+        title: The axis's title.
+    """
+    traces: Any = drawing.data
+    heights = [y for trace in traces for y in trace.y if 0.0 < y < math.inf]
     drawing.update_yaxes(title_text=title, **_log_ticks(min(heights), max(heights)))
 
 
@@ -97,8 +103,15 @@ def _log_ticks(low: float, high: float) -> dict[str, Any]:
     return dict(type="log", tickvals=values, ticktext=[f"{value:g}" for value in values])
 
 
-def add_anchors(drawing: go.Figure, trials: Sequence[Trial], span: tuple[float, float], look: Theme) -> None:
-    """The trivial generators of some trials, each a line at its median over them."""
+def add_anchors(drawing: go.Figure, trials: Sequence[Trial], span: Sequence[Any], look: Theme) -> None:
+    """Draw the trivial generators of some trials, each a line at its median over them.
+
+    Args:
+        drawing: Where to.
+        trials: The trials.
+        span: Where the lines start and end along the horizontal axis.
+        look: Colours.
+    """
     anchors = [t.baselines for t in trials]
     for name, values, dash in (
         ("all zeros", [b.zero.mean for b in anchors], "dash"),
