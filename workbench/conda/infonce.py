@@ -140,7 +140,9 @@ class _MeanLevel(torch.autograd.Function):
     """Mean over references of the log-sum-exp of their similarities to all negatives."""
 
     @staticmethod
-    def forward(ctx, a: Tensor, b: Tensor, tau: Tensor, similarity: str, chunk: int) -> Tensor:  # type: ignore[override]
+    def forward(  # type: ignore[override] - torch declares any arguments
+        ctx, a: Tensor, b: Tensor, tau: Tensor, similarity: str, chunk: int
+    ) -> Tensor:
         scale = tau[..., None, None]
         euclidean = similarity == "euclidean"
         sizes = b.square().sum(-1, keepdim=True)
@@ -173,7 +175,7 @@ class _MeanLevel(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx, grad: Tensor):  # type: ignore[override]
+    def backward(ctx, grad: Tensor):  # type: ignore[override] - torch declares any arguments
         grad_a, grad_b, grad_tau = ctx.saved_tensors
         wide = grad[..., None, None]
         return wide * grad_a, wide * grad_b, grad * grad_tau, None, None

@@ -83,9 +83,11 @@ def prepare_frames(
         The recording with its model.
 
     Raises:
-        SettingError: For a condition that the frames do not have, or gaps that no recording holds.
+        SettingError: For a condition that the frames do not have, gaps that no recording holds, or glyphs.
         ShapeError: If a model is of other frames.
     """
+    if frames.name == "glyphs":
+        raise SettingError("glyphs, which have no order", "frames in time", "the notebook 41_glyphs")
     known = _WAKE if frames.name == "wake" else {"model": "", "condition": ""}
     model = known["model"] if model == AUTO else model
     condition = known["condition"] if condition == AUTO else condition

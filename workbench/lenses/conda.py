@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from workbench.checks import check_choice, check_count, check_number, check_run, check_switch
-from workbench.conda.context import context_of
+from workbench.conda.context import Context, context_of
 from workbench.conda.curves import (
     KINDS,
     draw_between,
@@ -42,6 +42,7 @@ from workbench.conda.encoders import Encoder, embed_table
 from workbench.conda.fitting import LEARNT, Training, train
 from workbench.conda.latents import Latents, check_finite, open_latents
 from workbench.conda.lifts import NeighbourIndex, lift
+from workbench.conda.positives import default_kind
 from workbench.conda.results import CondaFit, TraceResult
 from workbench.conda.settings import CondaConfig
 from workbench.conda.topology import Topology, check_topology
@@ -131,7 +132,7 @@ def fit_conda(
     points = embed_table(trained.encoder, table, known, chunk=chunk)
     index = NeighbourIndex(points)
     loops = _loops(trained.encoder, table, points, topology, seed)
-    report = _report(trained, loops, config)
+    report = _report(trained, loops, _unpaired(known, config))
     report.warn_if_failed()
     return CondaFit(
         points=points,
@@ -270,12 +271,12 @@ def _loops(encoder: Encoder, table: Latents, points: Tensor, wanted: bool, seed:
     return check_topology(inputs, points[rows], generator=torch.Generator().manual_seed(seed))
 
 
-def _report(trained: Training, loops: Topology, config: CondaConfig) -> SolveReport:
+def _report(trained: Training, loops: Topology, unpaired: str) -> SolveReport:
     nothing = math.log(trained.negatives)
     losses = trained.losses[:, trained.chosen].double()
     tail = max(1, len(losses) // 20)
     drift = abs(float(losses[-tail:].mean() - losses[-2 * tail : -tail].mean())) if len(losses) > 1 else 0.0
-    notes = list(trained.warnings)
+    notes = [*trained.warnings, *([unpaired] if unpaired else [])]
     if not trained.loss < nothing - LEARNT:
         notes.append(
             f"nothing was learnt: the held-out loss {trained.loss:.3f} is log N = {nothing:.3f}; "
@@ -297,6 +298,23 @@ def _report(trained: Training, loops: Topology, config: CondaConfig) -> SolveRep
         history=tuple(losses[:: max(1, len(losses) // 100)].tolist()),
         warnings=tuple(notes),
         message=f"{trained.bits:.2f} bits on held-out frames, control {trained.control_bits:.2f}",
+    )
+
+
+def _unpaired(context: Context, config: CondaConfig) -> str:
+    """A sentence on trajectories that are too short for a pair in time; "" if there is none."""
+    kind = default_kind(context) if config.positives == "auto" else config.positives
+    if kind != "time":
+        return ""
+    offset = max(config.offset) if isinstance(config.offset, tuple) else config.offset
+    last = context.bounds()[1][context.rank]
+    paired = context.groups[context.rank + offset <= last].unique()
+    short = len(context.groups.unique()) - len(paired)
+    return (
+        f"too short for a pair at offset={offset}: {short} of {short + len(paired)} trajectories, "
+        "whose frames are pushed apart and never together; try a smaller offset"
+        if short
+        else ""
     )
 
 

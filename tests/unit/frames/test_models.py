@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from workbench.errors import DataError, SettingError, ShapeError
+from workbench.frames.glyphs import load_glyphs
 from workbench.frames.models import fit_frame_model, open_frames, wake_as_frames
 from workbench.frames.prepared import prepare_frames
 from workbench.frames.wake_set import (
@@ -155,3 +156,8 @@ def test_frames_of_ones_own_get_a_model_that_has_not_seen_the_hidden_ones(tmp_pa
         prepare_frames(frames, model="wake")
     with pytest.raises(SettingError, match="condition='Re 1'"):
         prepare_frames(open_frames("wake"), condition="Re 1")
+
+
+def test_glyphs_are_sent_to_their_own_notebook():
+    with pytest.raises(SettingError, match=r"^got glyphs, which have no order; .* the notebook 41_glyphs"):
+        prepare_frames(load_glyphs())

@@ -45,6 +45,17 @@ def test_frames_without_order_teach_nothing():
     assert any("nothing was learnt" in text for text in fit.report.warnings)
 
 
+def test_a_trajectory_that_is_too_short_for_a_pair_is_named_in_one_sentence():
+    groups = torch.cat([torch.zeros(90, dtype=torch.long), torch.ones(6, dtype=torch.long)])
+    latents = torch.randn(96, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64).cumsum(0)
+    options = dict(iterations=20, restarts=1, batch=32, positives="time", topology=False)
+    context = make_context(96, groups=groups)
+    short = "too short for a pair at offset=8: 1 of 2 trajectories"
+    assert any(short in text for text in fit_conda(latents, context, offset=8, **options).report.warnings)
+    fitting = fit_conda(latents, context, offset=4, **options).report.warnings
+    assert not any("too short" in text for text in fitting)
+
+
 def test_a_spline_through_observed_frames_follows_the_ring(turning):
     fit, latents, angle = turning
     rows = torch.arange(60, 121, 4)
