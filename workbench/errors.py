@@ -56,6 +56,10 @@ class MissingExtra(_Explained, ImportError):
         )
 
 
+class Cancelled(WorkbenchError):
+    """Raised from a progress callback to end a computation that nobody waits for any more."""
+
+
 class NotConverged(WorkbenchError, RuntimeError):
     """Raised by ``SolveReport.raise_if_failed`` when a solve did not converge."""
 

@@ -32,6 +32,7 @@ from widgets.figures.fisher import (
 from widgets.scheduling import Progress, Speed
 from widgets.sessions.fisher_state import FisherState, cut_of, plane_of, space_of
 from widgets.theme import Theme
+from workbench.errors import Cancelled
 from workbench.fields import Window
 from workbench.geodesics import curve_length
 from workbench.geodesics.gallery import Space
@@ -66,6 +67,8 @@ class FisherAnswer:
             dragging.
         dimensions: Intrinsic dimension of the data at both ends of a slice; empty elsewhere, and while
             dragging.
+        labels: Known phases on the field's grid, shape (rows, columns); None if there are none, and while
+            dragging.
     """
 
     state: FisherState
@@ -75,6 +78,16 @@ class FisherAnswer:
     result: GeodesicResult
     own_length: float | None = None
     dimensions: tuple[LocalDimension, ...] = ()
+    labels: torch.Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """What lies under the curves: the metric on the window's grid and off it, and the phases there."""
+
+    field: MetricField
+    metric: Metric
+    labels: torch.Tensor | None
 
 
 class FisherSession:
@@ -92,7 +105,7 @@ class FisherSession:
         self._path_of = path_of
         self.state = state
         self.space = self._space(state)
-        self._fields: dict[tuple, tuple[MetricField, Metric]] = {}
+        self._grounds: dict[tuple, _Ground] = {}
         self._lock = threading.Lock()
 
     def take(self, state: FisherState) -> None:
@@ -120,7 +133,8 @@ class FisherSession:
     ) -> FisherAnswer:
         """Find the geodesics that a state asks for."""
         space = self._space(state)
-        field, metric = self._field(space, state, speed, progress)
+        ground = self._ground(space, state, speed, cancel, progress)
+        field, metric, labels = ground.field, ground.metric, ground.labels
         sliced = state.space == "slice"
         ends = (space.point(state.start, space.start), space.point(state.end, space.end))
         result = find_geodesic(
@@ -132,13 +146,13 @@ class FisherSession:
             **_effort(state, speed),
         )
         if not sliced or speed != "full" or cancel.is_set():
-            return FisherAnswer(state, speed, space, field, result)
+            return FisherAnswer(state, speed, space, field, result, labels=labels)
         own = float(curve_length(metric, result.shortest.curve.points))
         plane = self._plane(state)
         with torch.no_grad():
             samples = plane.samples(torch.stack(ends))
         found = tuple(measure_dimension(plane.model, x) for x in samples) if plane.model else ()
-        return FisherAnswer(state, speed, space, field, result, own, found)
+        return FisherAnswer(state, speed, space, field, result, own, found, labels)
 
     def _space(self, state: FisherState) -> Space:
         return space_of(dataclasses.replace(state, model=self._path_of(state.model)))
@@ -146,32 +160,57 @@ class FisherSession:
     def _plane(self, state: FisherState) -> LatentSlice:
         return plane_of(dataclasses.replace(state, model=self._path_of(state.model)))
 
-    def _field(
-        self, space: Space, state: FisherState, speed: Speed, progress: Progress
-    ) -> tuple[MetricField, Metric]:
-        """The metric on the window and off the grid, measured once a space; the finest there is."""
+    def _ground(
+        self, space: Space, state: FisherState, speed: Speed, cancel: threading.Event, progress: Progress
+    ) -> _Ground:
+        """The metric on the window and off the grid, measured once a space; the finest there is.
+
+        A measurement that is cancelled part-way leaves the coarse field, if there is one.
+        """
         plane = self._plane(state) if state.space == "slice" else None
         sides = _GRID if plane is None else {"coarse": _SLICE_GRID, "full": state.resolution}
         cut = None if plane is None else (*cut_of(state), state.measure)
         what = (space.name, state.sites, state.size, space.x, space.y, cut)
         keys = [(*what, sides[kind]) for kind in ("full", speed)]
         for key in keys:
-            if key in self._fields:
-                return self._fields[key]
+            if key in self._grounds:
+                return self._grounds[key]
+
+        def tell(share: float, words: str) -> None:
+            if cancel.is_set():
+                raise Cancelled("the measurement of the field was cancelled")
+            progress(share, words)
+
         side, window = keys[-1][-1], Window(space.x, space.y)
-        metric = space.metric
-        if plane is not None:
-            seeded = torch.Generator().manual_seed(state.seed)
-            most = min(side, LEARNED_GRID)
-            metric = slice_metric(
-                plane, state.measure, window, side=most, generator=seeded, progress=progress
+        watched = None if plane is None else plane.watched(tell)
+
+        def cut_by(plane: LatentSlice) -> Metric:
+            seeded, most = torch.Generator().manual_seed(state.seed), min(side, LEARNED_GRID)
+            return slice_metric(plane, state.measure, window, side=most, generator=seeded, progress=tell)
+
+        try:
+            metric = space.metric if watched is None else cut_by(watched)
+            field = measure_metric_field(
+                metric, window, columns=side, rows=side, like=space.start, progress=tell
             )
-        field = measure_metric_field(metric, window, columns=side, rows=side, like=space.start, chunk=4096)
+            labels = None
+            if space.phases is not None and speed == "full":
+                x, y = (torch.linspace(*span, side).to(space.start) for span in (space.x, space.y))
+                grid = torch.cartesian_prod(y, x).flip(-1)
+                phases = space.phases(grid) if watched is None else watched.labels(grid)
+                labels = phases.reshape(side, side)
+        except Cancelled:
+            coarse = (*what, sides["coarse"])
+            if coarse not in self._grounds:
+                raise
+            return self._grounds[coarse]
+        if plane is not None and state.measure != "learned":
+            metric = cut_by(plane)  # the watched one would tell of this request for ever
         with self._lock:
-            if len(self._fields) > 16:
-                self._fields.clear()
-            self._fields[keys[-1]] = field, metric
-        return field, metric
+            if len(self._grounds) > 16:
+                self._grounds.clear()
+            self._grounds[keys[-1]] = ground = _Ground(field, metric, labels)
+        return ground
 
     # -- showing
 
@@ -201,16 +240,11 @@ class FisherSession:
 
     def map_figure(self, answer: FisherAnswer, look: Theme) -> go.Figure:
         """The map with ellipses and, where the space has phases, their boundary."""
-        labels, space = None, answer.space
-        if space.phases is not None:
-            side = len(answer.field.indefinite)
-            x, y = (torch.linspace(*span, side).to(space.start) for span in (space.x, space.y))
-            labels = space.phases(torch.cartesian_prod(y, x).flip(-1)).reshape(side, side)
         return map_figure(
             answer.result,
             field=answer.field,
             reading=answer.state.reading,
-            labels=labels,
+            labels=answer.labels,
             rounding=self.rounding(answer.state),
             theme=look,
         )

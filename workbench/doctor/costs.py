@@ -6,60 +6,22 @@ makes it to its end, storages shared by views counted once.
 """
 
 import time
-import weakref
 from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from workbench.decoders import decoder_of
 from workbench.doctor.diagnosis import Costs
 from workbench.errors import SettingError
+from workbench.memory import Live
 from workbench.metrics.pullback import jacobian_vector, vector_jacobian, with_math_attention
 from workbench.models import ScoreModel
 from workbench.report import Estimate
 
 REPEATS = 5
 _LONG = 0.5  # seconds after which a measurement is not repeated
-
-
-class _Live(TorchDispatchMode):
-    """Bytes that live, and their peak, while operations run."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.held: dict[int, tuple[int, int]] = {}  # storage address: (tensors on it, its bytes)
-        self.live = self.peak = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        for tensor in out if isinstance(out, tuple | list) else (out,):
-            if isinstance(tensor, Tensor):
-                self._note(tensor)
-        return out
-
-    def _note(self, tensor: Tensor) -> None:
-        storage = tensor.untyped_storage()
-        try:
-            key, size = storage.data_ptr(), storage.nbytes()
-        except RuntimeError:  # a wrapper around other tensors, as transforms make them: no memory of its own
-            return
-        count, _ = self.held.get(key, (0, 0))
-        if count == 0:
-            self.live += size
-            self.peak = max(self.peak, self.live)
-        self.held[key] = (count + 1, size)
-        weakref.finalize(tensor, self._drop, key)
-
-    def _drop(self, key: int) -> None:
-        count, size = self.held.get(key, (0, 0))
-        if count == 1:
-            self.live -= size
-            del self.held[key]
-        elif count > 1:
-            self.held[key] = (count - 1, size)
 
 
 def peak_memory(call: Callable[[], object], device: torch.device) -> float:
@@ -78,7 +40,7 @@ def peak_memory(call: Callable[[], object], device: torch.device) -> float:
         before = torch.cuda.memory_allocated(device)
         call()
         return (torch.cuda.max_memory_allocated(device) - before) / 1e6
-    with _Live() as counter:
+    with Live() as counter:
         call()
     return counter.peak / 1e6
 

@@ -1,5 +1,6 @@
 """A metric seen on a plane: matrices, volumes, eigenvalues on a grid, in one batch.
 
+Batches are cut by memory alone: what a point takes is measured on a few of them, where models are asked.
 Where the matrix is not positive definite the field says so; nothing is clipped.
 """
 
@@ -11,6 +12,8 @@ from torch import Tensor
 from workbench.embeddings import Section
 from workbench.errors import SettingError
 from workbench.fields import Window
+from workbench.integrators import Cancel, Progress
+from workbench.memory import points_together
 from workbench.metrics import Chart, Metric, Pullback, hessian_residual, inside, matrix
 from workbench.metrics.base import anisotropy_of
 from workbench.report import Provenance, SolveReport, Status, provenance_of
@@ -73,6 +76,14 @@ def on_section(metric: Metric, section: Section, *, axes: tuple[str, str] = ("a"
     return Pullback(section.decode, Chart(f"plane through {metric.chart.name}", 2, axes), metric, metric.name)
 
 
+def _together(metric: Metric, points: Tensor, residual: bool) -> int:
+    """Points to a batch: all where the metric is a formula, and what memory holds where models are asked."""
+    if metric.calls == 0.0 or not len(points):
+        return max(1, len(points))
+    measured = hessian_residual if residual else matrix
+    return points_together(lambda part: measured(metric, part), points)
+
+
 def measure_metric_field(
     metric: Metric,
     window: Window,
@@ -80,8 +91,10 @@ def measure_metric_field(
     columns: int = 64,
     rows: int = 64,
     residual: bool = False,
-    chunk: int = 65536,
+    chunk: int | None = None,
     like: Tensor | None = None,
+    progress: Progress | None = None,
+    cancel: Cancel | None = None,
 ) -> MetricField:
     """Evaluate a metric of two coordinates on a grid, in one batch.
 
@@ -91,8 +104,10 @@ def measure_metric_field(
         columns: Grid points along the first coordinate.
         rows: Grid points along the second.
         residual: Also measure how far it is from a Hessian metric; costs its first derivatives.
-        chunk: Points to a batch.
+        chunk: Points to a batch; as many as memory holds if None.
         like: A tensor whose dtype and device the grid takes; float64 on the CPU if None.
+        progress: Called before each batch with the share done and a sentence.
+        cancel: Asked before each batch; what is left then has no metric.
 
     Returns:
         The field. An indefinite metric is marked, not refused: the field is where one looks for it.
@@ -113,7 +128,15 @@ def measure_metric_field(
     here = inside(metric, grid)
     g = torch.full((len(grid), 2, 2), torch.nan, dtype=grid.dtype, device=grid.device)
     rest = torch.full((len(grid),), torch.nan, dtype=grid.dtype, device=grid.device)
-    for part in here.nonzero().squeeze(1).split(chunk):
+    points, status = here.nonzero().squeeze(1), Status.CONVERGED
+    if chunk is None:
+        chunk = _together(metric, grid[points], residual)
+    for done, part in enumerate(points.split(chunk)):
+        if cancel is not None and cancel.is_set():
+            status = Status.CANCELLED
+            break
+        if progress is not None:
+            progress(done * chunk / len(points), f"metric at {len(points)} points")
         g[part] = matrix(metric, grid[part]).detach()
         if residual:
             rest[part] = hessian_residual(metric, grid[part]).detach()
@@ -127,7 +150,7 @@ def measure_metric_field(
     settings = {"x": window.x, "y": window.y, "columns": columns, "rows": rows, "residual": residual}
     blank = float(bad.double().mean())
     report = SolveReport(
-        Status.CONVERGED,
+        status,
         1,
         None,
         round(int(here.sum()) * metric.calls),

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from workbench.errors import SettingError
 from workbench.forward import jvp
+from workbench.integrators import Progress
 from workbench.models import ScoreModel, noise
 from workbench.types import Points, Vectors
 from workbench.worlds import GaussianMixture
@@ -70,12 +71,14 @@ class FlowMap:
         sigma_max: Noise level at which latents enter, scaled to the spread of data and noise there.
         softness: Scale c of the grid sigma = c sinh(u); about the smallest structure of the data.
         steps: Runge-Kutta steps in u.
+        progress: Called before each step with the share done and a sentence; what it raises ends the flow.
     """
 
     model: ScoreModel
     sigma_max: float = 200.0
     softness: float = 0.05
     steps: int = 400
+    progress: Progress | None = None
 
     def __call__(self, z: Points) -> Points:
         """Samples of latents, shape (*batch, dim); differentiable. Four model calls a step and point."""
@@ -102,6 +105,8 @@ class FlowMap:
             return change * (self.softness * math.cosh(u) / r)
 
         for k in range(self.steps):
+            if self.progress is not None:
+                self.progress(k / self.steps, f"step {k + 1} of {self.steps} of the flow")
             u = start + k * h
             first = rate(y, u)
             second = rate(y + 0.5 * h * first, u + 0.5 * h)

@@ -12,7 +12,7 @@ The plane is affine: no division by the latent's norm, which would make (a, b) c
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -21,6 +21,8 @@ from torch import Tensor
 from workbench.decoders import Decoder, decoder_of
 from workbench.draws import draw_normal, seeded
 from workbench.errors import SettingError, ShapeError
+from workbench.integrators import Progress
+from workbench.memory import points_together
 from workbench.metrics import Chart, Pullback
 from workbench.models import Frame, ScoreModel
 from workbench.phases.lipschitz import FlowMap
@@ -92,8 +94,12 @@ class LatentSlice:
         """Step in (a, b) below which the slice's arithmetic, not the model, makes the difference."""
         return 32.0 * torch.finfo(self.corners.dtype).eps
 
-    def labels(self, coords: Tensor, *, chunk: int = 4096) -> Tensor:
-        """Classes that the judge sees at coordinates (count, 2), shape (count,).
+    def watched(self, progress: Progress) -> "LatentSlice":
+        """The same slice, whose flow tells how far it is and ends with what `progress` raises."""
+        return self if self.flow is None else replace(self, flow=replace(self.flow, progress=progress))
+
+    def labels(self, coords: Tensor) -> Tensor:
+        """Classes that the judge sees at coordinates (count, 2), shape (count,), in batches that memory holds.
 
         Raises:
             SettingError: If the slice has no judge.
@@ -102,13 +108,14 @@ class LatentSlice:
             raise SettingError(
                 f"{self.name}, a slice without a judge", "a judge", "label_phases of its features"
             )
+        classify = self.classify
+
+        def read(part: Tensor) -> Tensor:
+            return classify(self.pictures(part).to(self.corners.dtype)).argmax(dim=1)
+
         with torch.no_grad():
-            return torch.cat(
-                [
-                    self.classify(self.pictures(part).to(self.corners.dtype)).argmax(dim=1)
-                    for part in coords.split(chunk)
-                ]
-            )
+            together = points_together(read, coords)
+            return torch.cat([read(part) for part in coords.split(together)])
 
     def metric(self) -> Pullback:
         """The pullback of the features to (a, b): two forward derivatives through all maps a point."""

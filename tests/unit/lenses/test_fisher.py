@@ -23,6 +23,7 @@ from workbench.lenses.fisher import (
     measure_metric_field,
     on_section,
 )
+from workbench.memory import PROBE
 from workbench.metrics import Chart, Euclidean, MatrixMetric, Pullback, families, half_plane, hessian
 from workbench.report import Status
 from workbench.storage import load_result, save_result
@@ -256,6 +257,40 @@ def test_a_large_field_is_one_evaluation():
     )
     assert calls == [65536]
     assert not bool(field.indefinite.any())
+
+
+def test_a_large_field_of_a_model_is_one_evaluation_after_a_trial(monkeypatch):
+    rows = []
+
+    def turned(z):
+        rows.append(len(z))
+        return torch.sin(z)
+
+    plane = Pullback(turned, Chart("plane", 2))
+    square = Window((0.0, 1.0), (0.0, 1.0))
+    field = measure_metric_field(plane, square, columns=256, rows=256)
+    assert rows == [PROBE, 65536]
+    rows.clear()
+    monkeypatch.setattr("workbench.memory.BUDGET", 2**20)
+    parts = measure_metric_field(plane, square, columns=256, rows=256)
+    assert len(rows) > 10
+    assert_close(parts.matrices, field.matrices)
+
+
+def test_a_field_that_is_cancelled_says_so_and_has_no_metric_where_it_did_not_get():
+    stop, said = threading.Event(), []
+
+    def tell(share, words):
+        said.append(share)
+        if share >= 0.5:
+            stop.set()
+
+    field = measure_metric_field(
+        half_plane(), Window((0.0, 1.0), (1.0, 2.0)), columns=8, rows=8, chunk=16, progress=tell, cancel=stop
+    )
+    assert said == [0.0, 0.25, 0.5]
+    assert field.report.status is Status.CANCELLED
+    assert field.share_indefinite == 0.25
 
 
 def test_an_indefinite_metric_is_marked_in_a_field():

@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from workbench.errors import SettingError, ShapeError
+from workbench.errors import Cancelled, SettingError, ShapeError
 from workbench.fields import Window
 from workbench.lenses.fisher import measure_metric_field
+from workbench.memory import PROBE
 from workbench.metrics import hessian_residual, matrix
 from workbench.phases import (
     MEASURES,
@@ -197,6 +198,25 @@ def test_a_field_of_256_by_256_is_one_batch_through_the_flow():
     corners = torch.tensor([[-1.5, -1.5], [1.5, -1.5], [-1.5, 1.5]])
     plane = latent_slice(world, corners=corners, steps=2, dtype=torch.float64)
     field = measure_metric_field(plane.metric(), UNIT, columns=256, rows=256)
-    assert world.points == [65536] * 8  # four stages a step, all points and both directions at once
+    assert world.points[:8] == [PROBE] * 8  # what a point takes
+    assert world.points[8:] == [65536] * 8  # four stages a step, all points and both directions at once
     assert field.share_indefinite == 0.0
     assert field.report.model_calls > 0
+
+
+def test_a_watched_slice_tells_each_step_and_ends_with_what_is_raised():
+    plane = latent_slice(two_gaussians(0.5), steps=6)
+    said = []
+
+    def tell(share, words):
+        said.append(words)
+        if len(said) == 9:
+            raise Cancelled("enough")
+
+    watched = plane.watched(tell)
+    at = torch.rand(3, 2)
+    assert_close(watched.samples(at), plane.samples(at), rtol=0.0, atol=0.0)
+    assert said == [f"step {k} of 6 of the flow" for k in range(1, 7)]
+    with pytest.raises(Cancelled, match="enough"):
+        matrix(watched.metric(), at)
+    assert len(said) == 9

@@ -2,17 +2,24 @@
 
 import dataclasses
 import json
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.oracles import fisher as oracle
+from widgets.sessions.fisher import FisherSession
 from widgets.views import VIEWS
 from widgets.views.fisher import FisherExplorer, FisherState
 from workbench.cards import find_card, read_card
-from workbench.errors import SettingError
+from workbench.errors import Cancelled, SettingError
 from workbench.headless.catalog import open_notebook
 from workbench.headless.parameters import declared
+from workbench.memory import PROBE
+from workbench.phases import LatentSlice, latent_slice
+from workbench.worlds import load_world
 from workbench.zoo import load_model, save_model
 
 
@@ -122,3 +129,56 @@ def test_a_model_from_a_file_is_cut_too(view, tmp_path):
     assert "picture pullback of" in view.result.metric
     view.state = view.state.but(model="nothing_of_that_name")
     assert "nothing_of_that_name" in view.status.text
+
+
+@pytest.fixture
+def bare(monkeypatch):
+    """A slice without a sampler, whose features are counted by rows."""
+    rows = []
+
+    def features(pictures):
+        rows.append(len(pictures))
+        return torch.tanh(3.0 * pictures)
+
+    plane = LatentSlice(None, features, torch.tensor([[0.0, 0.0], [1.0, 0.2], [-0.1, 1.0]]))
+    monkeypatch.setattr("widgets.sessions.fisher_state._open_plane", lambda *cut: plane)
+    return rows
+
+
+def asked(session, state, *, speed="full", cancel=None, progress=lambda share, words: None):
+    return session.solve(state, speed, cancel or threading.Event(), progress)
+
+
+def test_the_full_field_is_one_batched_evaluation(bare):
+    state = FisherState(space="slice", resolution=256)
+    answer = asked(FisherSession(state), state, speed="full")
+    assert answer.field.matrices.shape == (256, 256, 2, 2)
+    assert bare[:2] == [PROBE, 65536]
+    assert max(bare[2:]) < 2000  # nothing but the length of the curve afterwards
+    bare.clear()
+    asked(FisherSession(state), state, speed="coarse")
+    assert bare[0] == 144
+
+
+def test_a_field_is_cancelled_between_the_steps_of_its_flow(monkeypatch):
+    corners = torch.tensor([[-1.5, -1.5], [1.5, -1.5], [-1.5, 1.5]])
+    plane = replace(latent_slice(load_world("g3"), corners=corners, steps=6, dtype=torch.float64), model=None)
+    monkeypatch.setattr("widgets.sessions.fisher_state._open_plane", lambda *cut: plane)
+    state = FisherState(space="slice")
+    session, cancel, said = FisherSession(state), threading.Event(), []
+
+    def tell(share, words):
+        said.append(words)
+        if words.startswith("step 3 of 6"):
+            cancel.set()
+
+    with pytest.raises(Cancelled, match="measurement of the field was cancelled"):
+        asked(session, state, cancel=cancel, progress=tell)
+    assert said[-1] == "step 3 of 6 of the flow"
+    coarse = asked(session, state, speed="coarse")
+    cancel.clear()
+    stopped = asked(session, state, cancel=cancel, progress=tell)
+    assert stopped.field is coarse.field
+    cancel.clear()
+    assert asked(session, state).field.indefinite.shape == (16, 16)
+    assert not any(words.startswith("step 4") for words in said)

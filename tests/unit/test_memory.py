@@ -1,0 +1,46 @@
+"""How many points go into one batch: what lives is counted, and the budget alone cuts."""
+
+import pytest
+import torch
+
+from workbench.memory import PROBE, SMALL, Live, points_together
+
+WIDE = 1000
+
+
+def chain(points):
+    """Two tensors of a thousand doubles a point live at once: 16 kB."""
+    wide = points[:, :1].expand(-1, WIDE) + 1.0
+    return (wide * 2.0).sum(dim=1)
+
+
+def counted(rows):
+    def evaluate(points):
+        rows.append(len(points))
+        return chain(points)
+
+    return evaluate
+
+
+def test_what_lives_at_once_is_counted_and_freed():
+    with Live() as counter:
+        chain(torch.zeros(10, 2))
+        chain(torch.zeros(10, 2))
+    assert counter.peak == pytest.approx(2 * 10 * WIDE * 8, rel=0.05)
+    assert counter.live <= 200
+
+
+@pytest.mark.parametrize(("budget", "parts"), [(2**30, 1), (PROBE * 2 * WIDE * 8, 64)])
+def test_the_budget_alone_cuts(budget, parts):
+    rows = []
+    together = points_together(counted(rows), torch.zeros(4096, 2), budget=budget)
+    assert rows == [PROBE]
+    assert -(-4096 // together) == pytest.approx(parts, rel=0.05)
+    assert together * 2 * WIDE * 8 <= 1.05 * budget
+
+
+def test_few_points_go_untried():
+    rows = []
+    assert points_together(counted(rows), torch.zeros(SMALL, 2), budget=1) == SMALL
+    assert rows == []
+    assert points_together(counted(rows), torch.zeros(0, 2)) == 1
