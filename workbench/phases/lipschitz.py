@@ -71,6 +71,7 @@ class FlowMap:
         sigma_max: Noise level at which latents enter, scaled to the spread of data and noise there.
         softness: Scale c of the grid sigma = c sinh(u); about the smallest structure of the data.
         steps: Runge-Kutta steps in u.
+        lowest: Noise level below which the model is asked at this one; for models that know no less.
         progress: Called before each step with the share done and a sentence; what it raises ends the flow.
     """
 
@@ -78,6 +79,7 @@ class FlowMap:
     sigma_max: float = 200.0
     softness: float = 0.05
     steps: int = 400
+    lowest: float = 0.0
     progress: Progress | None = None
 
     def __call__(self, z: Points) -> Points:
@@ -101,7 +103,7 @@ class FlowMap:
         def rate(y: Tensor, u: float) -> Tensor:
             sigma = self.softness * math.sinh(max(u, 1e-9))
             r = self._spread(sigma)
-            change = noise(self.model, r * y, sigma) - (sigma / r) * y
+            change = noise(self.model, r * y, max(sigma, self.lowest)) - (sigma / r) * y
             return change * (self.softness * math.cosh(u) / r)
 
         for k in range(self.steps):

@@ -18,13 +18,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from workbench.decoders import Decoder, decoder_of
+from workbench.adapters.wrap import WrappedModel
+from workbench.decoders import Decoder, LatentModel, decoder_of
 from workbench.draws import draw_normal, seeded
 from workbench.errors import SettingError, ShapeError
 from workbench.integrators import Progress
 from workbench.memory import points_together
 from workbench.metrics import Chart, Pullback
 from workbench.models import Frame, ScoreModel
+from workbench.phases.boundaries import label_phases
 from workbench.phases.lipschitz import FlowMap
 from workbench.subjects import open_subject
 from workbench.types import Coords, Points
@@ -99,7 +101,7 @@ class LatentSlice:
         return self if self.flow is None else replace(self, flow=replace(self.flow, progress=progress))
 
     def labels(self, coords: Tensor) -> Tensor:
-        """Classes that the judge sees at coordinates (count, 2), shape (count,), in batches that memory holds.
+        """Classes that the judge sees at coordinates (count, 2), shape (count,), as many at once as fit.
 
         Raises:
             SettingError: If the slice has no judge.
@@ -116,6 +118,21 @@ class LatentSlice:
         with torch.no_grad():
             together = points_together(read, coords)
             return torch.cat([read(part) for part in coords.split(together)])
+
+    def phases(self, coords: Tensor, *, count: int = 3) -> Tensor:
+        """Phases at coordinates (points, 2): the judge's classes, or without one clusters of what is read.
+
+        Args:
+            coords: Where, shape (points, 2).
+            count: Clusters, where there is no judge.
+
+        Returns:
+            Integer labels, shape (points,).
+        """
+        if self.classify is not None:
+            return self.labels(coords)
+        with torch.no_grad():
+            return label_phases(self.read(coords), count)
 
     def metric(self) -> Pullback:
         """The pullback of the features to (a, b): two forward derivatives through all maps a point."""
@@ -182,9 +199,15 @@ def latent_slice(
 
 
 def flow_of(model: ScoreModel, steps: int) -> FlowMap:
-    """The deterministic sampler of a slice: from the model's largest noise level down to its data."""
+    """The deterministic sampler of a slice: from the model's largest noise level down to its data.
+
+    An opened network is asked inside the levels that it declares; from the smallest one the last step is
+    straight.
+    """
     frame = model.frame
-    return FlowMap(model, sigma_max=frame.sigma_max, softness=0.5 * frame.data_std, steps=steps)
+    opened = isinstance(model.model if isinstance(model, LatentModel) else model, WrappedModel)
+    lowest = frame.sigma_min if opened else 0.0
+    return FlowMap(model, frame.sigma_max, 0.5 * frame.data_std, steps, lowest)
 
 
 def open_slice(
@@ -220,7 +243,8 @@ def open_slice(
     subject = open_subject(model=model, device=device, dtype=dtype)
     opened = subject.model
     if not isinstance(opened, ScoreModel):
-        raise SettingError(f"{model}, an energy without noise levels", "a generative model", "model='digits'")
+        what = subject.lacking or "no model of noise levels"
+        raise SettingError(f"{model}, {what}", "a model that samples", "model='digits'")
     picture = subject.shown
     reader = None
     if judge or picture.name in ("digits", "fashion"):

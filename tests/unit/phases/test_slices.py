@@ -1,9 +1,13 @@
 """Slices through latents, learned potentials on them, and the plateaus of their gradients, on known maps."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 import torch
 from torch.testing import assert_close
 
+import workbench
 from workbench.errors import Cancelled, SettingError, ShapeError
 from workbench.fields import Window
 from workbench.lenses.fisher import measure_metric_field
@@ -220,3 +224,24 @@ def test_a_watched_slice_tells_each_step_and_ends_with_what_is_raised():
     with pytest.raises(Cancelled, match="enough"):
         matrix(watched.metric(), at)
     assert len(said) == 9
+
+
+def test_a_pipeline_of_ones_own_is_cut_inside_its_levels_and_falls_into_clusters():
+    """An opened network refuses levels below its smallest; no judge is shipped for it."""
+    plane = open_slice(Path(workbench.__file__).parent / "weights" / "digits_pipeline", steps=2)
+    assert plane.flow.lowest == plane.model.frame.sigma_min > 0.0
+    axis = torch.linspace(0.0, 1.0, 4)
+    grid = torch.cartesian_prod(axis, axis).flip(-1)
+    labels = plane.phases(grid)
+    assert labels.shape == (16,)
+    assert set(labels.tolist()) == {0, 1, 2}
+    assert bool((torch.linalg.eigvalsh(matrix(plane.metric(), grid[5:6])) > 0.0).all())
+    with pytest.raises(SettingError, match="a slice without a judge"):
+        plane.labels(grid)
+
+
+def test_a_flow_that_ends_at_a_small_level_is_the_flow_to_that_order():
+    whole = FlowMap(two_gaussians(0.5), softness=0.25, steps=60)
+    z = torch.linspace(-2.0, 2.0, 9).unsqueeze(1)
+    assert_close(replace(whole, lowest=0.01)(z), whole(z), rtol=0.0, atol=2e-3)
+    assert_close(replace(whole, lowest=0.001)(z), whole(z), rtol=0.0, atol=2e-5)
