@@ -109,7 +109,7 @@ def add_anchors(drawing: go.Figure, trials: Sequence[Trial], span: Sequence[Any]
     Args:
         drawing: Where to.
         trials: The trials.
-        span: Where the lines start and end along the horizontal axis.
+        span: Places along the horizontal axis that the lines join.
         look: Colours.
     """
     anchors = [t.baselines for t in trials]
@@ -121,7 +121,7 @@ def add_anchors(drawing: go.Figure, trials: Sequence[Trial], span: Sequence[Any]
         height = sorted(values)[len(values) // 2]
         drawing.add_scatter(
             x=list(span),
-            y=[height, height],
+            y=[height] * len(span),
             mode="lines",
             name=name,
             line=dict(color=look.muted, dash=dash, width=1),

@@ -127,7 +127,7 @@ def turns_figure(
         Traces "seeds", "all zeros", "standard normal", "real against real" and "median of seeds".
     """
     look = theme_of(theme)
-    words = {name: BASES.get(name, name) for name in turned}
+    words = {name: BASES.get(name, name).removeprefix("turned by ") for name in turned}
     middle = {name: median_interval([float(t.sliced[-1]) for t in trials]) for name, trials in turned.items()}
     every = [t for trials in turned.values() for t in trials]
     drawing = go.Figure()
@@ -159,7 +159,9 @@ def turns_figure(
     seeds = min(found.seeds for found in middle.values())
     few = "; the order is not decided" if seeds < 3 else ""
     plural = "s" if seeds > 1 else ""
-    drawing.update_xaxes(title_text="the basis that the data are learnt in", range=[-0.5, len(words) - 0.5])
+    drawing.update_xaxes(
+        title_text="the data are learnt as they are, or turned by", range=[-0.5, len(words) - 0.5]
+    )
     scale_distances(drawing, "sliced W2 after training, data units")
     return dress(
         drawing,

@@ -149,11 +149,13 @@ def test_turned_data_stand_beside_the_trivial_generators():
     }
     drawing = turns_figure(turned)
     lines = {t.name: t for t in drawing.data}
-    assert list(lines["median of seeds"].x) == ["as they are", "turned by W_min", "turned by W_max"]
+    assert list(lines["median of seeds"].x) == ["as they are", "W_min", "W_max"]
+    assert list(lines["all zeros"].x) == ["as they are", "W_min", "W_max"]  # beside every one
+    assert len(lines["all zeros"].y) == 3
     assert lines["median of seeds"].y == pytest.approx((2.1, 0.3, 3.1))
     heights = {"all zeros": 1.0, "standard normal": 0.63, "real against real": 0.1}
     assert {name: lines[name].y[0] for name in heights} == pytest.approx(heights)
-    assert "as they are; turned by W_max: worse than zeros; 3 seeds a basis" in titled(drawing)[1]
+    assert "as they are; W_max: worse than zeros; 3 seeds a basis" in titled(drawing)[1]
     alone = turns_figure({name: trials[:1] for name, trials in turned.items()})
     assert "1 seed a basis; the order is not decided" in titled(alone)[1]
 
