@@ -9,7 +9,9 @@ Run as `python benchmarks/interaction.py [--moves N] [--no-browser]`; two to thr
 
 import argparse
 import json
+import math
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -29,9 +31,8 @@ from widgets.session import PathSession
 from widgets.sessions.bench import BenchSession
 from widgets.state import state_from
 from widgets.theme import Theme, theme_of
-from workbench.bench.answers import Inquiry
-from workbench.bench.asking import ask_all
 from workbench.bench.bench import Bench
+from workbench.bench.results import BenchEvent
 from workbench.fields import Field, Window
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
@@ -43,14 +44,20 @@ DRAGS = {
 }
 """State of the tab of paths, and the budget of its coarse answer in milliseconds."""
 START = ".wb-point[data-id=start]"
+FULL = {"paths": "full", "bench": re.compile("converged")}
+"""What each tab says once the full answer is there."""
 WATCH = """() => {
   const inside = (e) => [e, ...(e.shadowRoot ? deep(e.shadowRoot) : [])];
   const deep = (root) => [...root.querySelectorAll("*")].flatMap(inside);
   const curves = deep(document).find((e) => e.matches?.(".wb-svg g[clip-path]"));
   window.drawn = 0;
+  window.tabled = 0;
   new MutationObserver(() => { window.drawn = performance.now(); }).observe(curves, {childList: true});
+  for (const box of deep(document).filter((e) => e.querySelector?.(":scope .wb-bench-table")))
+    new MutationObserver(() => { window.tabled = performance.now(); })
+      .observe(box, {childList: true, subtree: true});
 }"""
-"""Note when the curves are drawn."""
+"""Note when the curves are drawn, and the table of all lenses, where there is one."""
 PAN = """async (frames) => {
   const svg = document.querySelector(".wb-svg"), box = svg.getBoundingClientRect(), times = [];
   svg.setPointerCapture = () => {};
@@ -104,8 +111,11 @@ def processor_times(moves: int) -> None:
             values = json.loads(state)
             show(f"processor, path: {name}", [*_path_times(values, moves, look)], budget)
             subject = {key: value for key, value in values.items() if key != "regime"}
-            bench = Bench(**subject, regimes=values["regime"])
-            show(f"processor, all lenses: {name}", [*_bench_times(bench, moves, look)], budget)
+            marks: dict[str, float] = {}
+            bench = Bench(
+                **subject, regimes=values["regime"], gate=lambda cancel, marks=marks: _begins(marks)
+            )
+            show(f"processor, all lenses: {name}", [*_bench_times(bench, marks, moves, look)], budget)
         field = Field(torch.rand(256, 256, dtype=torch.float64), Window((0.0, 1.0), (0.0, 1.0)), "field")
         times = []
         for _ in range(40):
@@ -116,32 +126,61 @@ def processor_times(moves: int) -> None:
 
 
 def _places(start: tuple[float, float], width: float, moves: int):
-    for k in range(moves):
-        yield start[0] + 0.02 * width * (1 + k % 8), start[1] - 0.02 * width * (1 + k % 7)
+    for k in range(4 * moves):  # a spiral: no place twice
+        reach, turn = 0.16 * width * (1 + k) / (4 * moves), 2.4 * k
+        yield start[0] + reach * math.cos(turn), start[1] + reach * math.sin(turn)
 
 
 def _path_times(values: dict, moves: int, look: Theme):
     session = PathSession(state_from(values))
     session.solve(session.state, "full", threading.Event(), lambda share, words: None)
     window = session.stage.window
+    seen: set[str] = set()
     for x, y in _places(session.stage.coords(session.state.start), window.x[1] - window.x[0], moves):
         began = time.thread_time()
         session.state = session.moved("start", x, y)
+        if session.state.start in seen or len(seen) == moves:
+            continue  # a sample that was there before is answered from memory
+        seen.add(session.state.start)
         answer = session.solve(session.state, "coarse", threading.Event(), lambda share, words: None)
         session.scene(answer, look)
         yield 1000 * (time.thread_time() - began)
 
 
-def _bench_times(bench: Bench, moves: int, look: Theme):
-    session, near = BenchSession(bench, look), bench.ask().answers
+@contextmanager
+def _begins(marks: dict[str, float]):
+    """Note when the worker begins an answer."""
+    marks["begin"] = time.thread_time()
+    yield
+
+
+def _bench_times(bench: Bench, marks: dict[str, float], moves: int, look: Theme):
+    """What the worker spends on each coarse answer and on its pictures, badge and table."""
+    session = BenchSession(bench, look)
+
+    def heard(event: BenchEvent) -> None:
+        if session.draws(event) or event.what == "table":
+            session.scene(), session.badge()
+        if event.what == "table":
+            session.table()
+            marks["end"] = time.thread_time()
+
+    bench.subscribe(heard)
+    bench.refresh()
+    bench.wait(600)
     place = bench.place
     start = place.coords(bench.state.start or place.subject.start)
+    seen: set[str] = set()
     for x, y in _places(start, place.window.x[1] - place.window.x[0], moves):
         began = time.thread_time()
         state = bench.moved("start", x, y)
-        near = ask_all(Inquiry(state, place, "coarse", bench.cache, near=near)).answers
-        session.scene()
-        yield 1000 * (time.thread_time() - began)
+        if state.start in seen or len(seen) == moves:
+            continue
+        seen.add(state.start)
+        own = time.thread_time() - began
+        bench.look_at(state, speed="coarse")
+        bench.wait(60)
+        yield 1000 * (own + marks["end"] - marks["begin"])
 
 
 @contextmanager
@@ -165,25 +204,29 @@ def serving():
         server.wait(20)
 
 
-def drag(page: Page, address: str, state: str, moves: int) -> list[float]:
-    """Milliseconds from each move of the start to the curves of its coarse answer."""
-    page.goto(f"{address}?tab=paths&theme=light&paths={state}")
-    page.locator(".wb-facts td", has_text="full").wait_for(timeout=300_000)
+def drag(page: Page, address: str, tab: str, state: str, moves: int) -> dict[str, list[float]]:
+    """Milliseconds from each move of the start to the first curves of its coarse answer, and to its table."""
+    page.goto(f"{address}?tab={tab}&theme=light&{tab}={state}")
+    page.locator(".wb-facts td" if tab == "paths" else ".wb-status", has_text=FULL[tab]).first.wait_for(
+        timeout=300_000
+    )
     page.evaluate(WATCH)
     box = page.locator(f"{START} .wb-dot").bounding_box()
     assert box is not None
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     page.mouse.move(x, y)
     page.mouse.down()
-    times = []
+    times: dict[str, list[float]] = {"drawn": [], "tabled": []}
     for k in range(moves):
         began = page.evaluate("performance.now()")
-        page.mouse.move(x + 23 * (1 + k % 8), y - 17 * (1 + k % 7))
-        try:
-            page.wait_for_function("(began) => window.drawn > began", arg=began, timeout=5_000)
-        except TimeoutError:
-            continue  # the nearest sample is the same as before: nothing to draw
-        times.append(page.evaluate("window.drawn") - began)
+        turn, reach = 2.4 * k, 12 + 110 * k / moves
+        page.mouse.move(x + reach * math.cos(turn), y + reach * math.sin(turn))
+        for what in ("drawn", "tabled") if tab == "bench" else ("drawn",):
+            try:
+                page.wait_for_function(f"(began) => window.{what} > began", arg=began, timeout=3_000)
+            except TimeoutError:
+                break  # the nearest sample is the same as before: nothing to draw
+            times[what].append(page.evaluate(f"window.{what}") - began)
     page.mouse.up()
     return times
 
@@ -242,7 +285,12 @@ def main(arguments: list[str] | None = None) -> int:
         with serving() as address:
             for name, (state, budget) in DRAGS.items():
                 page = browser.new_page(viewport={"width": 1280, "height": 1000})
-                show(f"coarse answer: {name}", drag(page, address, state, asked.moves), budget)
+                show(
+                    f"coarse path: {name}", drag(page, address, "paths", state, asked.moves)["drawn"], budget
+                )
+                every = drag(page, address, "bench", state.replace("regime", "regimes"), asked.moves)
+                show(f"all lenses, first curves: {name}", every["drawn"], budget)
+                show(f"all lenses, the table too: {name}", every["tabled"], budget)
                 page.close()
         browser.close()
     return 0

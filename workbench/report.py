@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -148,16 +149,21 @@ def versions_in_use() -> dict[str, str]:
     Returns:
         Name to version, JSON-able.
     """
-    try:
-        own = version("latent-workbench")
-    except PackageNotFoundError:
-        own = "source tree"
     return {
         "python": platform.python_version(),
         "torch": str(torch.__version__),
         "numpy": np.__version__,
-        "workbench": own,
+        "workbench": _own_version(),
     }
+
+
+@cache
+def _own_version() -> str:
+    """The installed version; read from the disk once."""
+    try:
+        return version("latent-workbench")
+    except PackageNotFoundError:
+        return "source tree"
 
 
 def provenance_of(

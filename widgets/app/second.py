@@ -82,7 +82,7 @@ class SecondPanel(pn.Column):
         """Something of the second bench, from its worker's thread."""
         if event.what == "error":
             self._host.later(self._host.fail, f"panel B: {event.words}")
-        elif event.what in ("state", "answer", "background", "table"):
+        elif event.what in ("state", "table") or self._session.draws(event):
             self._host.later(self._show, beside, event)
 
     def _show(self, beside: Beside, event: BenchEvent) -> None:

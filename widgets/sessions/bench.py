@@ -37,10 +37,11 @@ from workbench.bench.citations import cite
 from workbench.bench.compare import Comparison
 from workbench.bench.lenses import BENCH_LENSES
 from workbench.bench.outlines import distortion_outlines
-from workbench.bench.results import BenchResult
+from workbench.bench.results import BenchEvent, BenchResult
 from workbench.bench.scrub import Scrub, scrub_levels
 from workbench.bench.state import BenchState
 from workbench.bench.trust import trust_of
+from workbench.fields import Field
 from workbench.scheduling import Progress, Speed, sentence_of
 
 HINT = "drag the ends, or move them with the arrow keys; double-click for a via point, Delete takes it away"
@@ -64,6 +65,7 @@ class BenchSession:
         self.distortion = False
         self.strip_line = ""
         self.scrub: Scrub | None = None
+        self._field: tuple[Field | None, dict[str, Any]] | None = None
         self._scrubbing: threading.Thread | None = None
         self._stop = threading.Event()
 
@@ -140,8 +142,22 @@ class BenchSession:
             pieces = distortion_outlines(result)
             if pieces:
                 strokes.append(Stroke("distortion", _pieces(pieces), self.look.muted, width=1.0))
-        limits = field_limits(result)
-        return {**field_traits(result.background, limits=limits), **stroke_traits(strokes)}
+        return {**self._ground(result), **stroke_traits(strokes)}
+
+    def draws(self, event: BenchEvent) -> bool:
+        """Whether the picture is drawn for an event before the table comes. Coarse answers follow each other
+        so fast that only the first of them is worth it."""
+        if event.what not in ("answer", "background"):
+            return False
+        first = event.state.lens_names[0] if event.state.lens_names else ""
+        return event.speed == "full" or (event.answer is not None and event.answer.lens == first)
+
+    def _ground(self, result: BenchResult) -> dict[str, Any]:
+        """Trait values of the field; made again for another field only."""
+        if self._field is None or self._field[0] is not result.background:
+            made = field_traits(result.background, limits=field_limits(result))
+            self._field = (result.background, made)
+        return self._field[1]
 
     def thumbs(self) -> dict[str, Any]:
         """Trait values of the pictures at the nodes of a curve; none where samples are no pictures."""

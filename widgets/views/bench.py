@@ -364,7 +364,7 @@ class BenchExplorer(ipywidgets.VBox):
             self._new_state(event)
         elif event.what == "progress":
             self.status.advance(event.share, event.words)
-        elif event.what in ("answer", "background"):
+        elif self.session.draws(event):
             self._show_picture()
         elif event.what == "table":
             self._show_table(event)
@@ -398,7 +398,8 @@ class BenchExplorer(ipywidgets.VBox):
         self._show_picture()
         changed = frozenset() if self.beside is None else self.beside.changed()
         self.table.value = self.session.table(changed=changed)
-        self.words.value = self.session.words()
+        if event.speed == "full" or not self.words.value:
+            self.words.value = self.session.words()
         if event.speed == "full":
             self.canvas.show(**self.session.thumbs())
             result = self.result

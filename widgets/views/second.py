@@ -42,7 +42,7 @@ class SecondPanel:
         if event.what == "state":
             self._tell()
             self.canvas.show(**self.session.handles())
-        elif event.what in ("answer", "background"):
+        elif self.session.draws(event):
             self.canvas.show(**self.session.scene())
         elif event.what == "table":
             self.canvas.show(**self.session.scene())

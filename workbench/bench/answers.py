@@ -174,8 +174,14 @@ class Inquiry:
             parts: All else that it depends on.
             make: Does it.
         """
-        key = content_key(what, self.place.subject.model, *parts)
-        return self.cache.get(key, make, keep=_finished)
+        return self.cache.get(self._key(what, parts), make, keep=_finished)
+
+    def at_hand(self, what: str, *parts: Any) -> Any | None:
+        """A computation that `once` has kept; None where there is none."""
+        return self.cache.peek(self._key(what, parts))
+
+    def _key(self, what: str, parts: tuple) -> str:
+        return content_key(what, self.place.subject.model, *parts)
 
 
 def _finished(result: Any) -> bool:

@@ -20,7 +20,7 @@ import math
 import torch
 from torch import Tensor
 
-from workbench.bench.answers import Inquiry
+from workbench.bench.answers import Inquiry, Resolution
 from workbench.bench.geodesics import metric_of, metrics_for
 from workbench.cards import JUDGES
 from workbench.draws import draw_signs
@@ -55,7 +55,8 @@ def background_of(inquiry: Inquiry) -> Field | None:
         inquiry: What is asked; the speed decides the grid.
 
     Returns:
-        The field, with its title and unit. One batched evaluation on the grid (FLIPD: one a probe).
+        The field, with its title and unit. One batched evaluation on the grid (FLIPD: one a probe). A coarse
+        answer shows the full field where that is at hand, since moving ends seldom change it.
 
     Raises:
         SettingError: If the subject has no such field.
@@ -70,13 +71,15 @@ def background_of(inquiry: Inquiry) -> Field | None:
             "density",
             "background='density'",
         )
-    columns, rows = _grid_size(inquiry)
     sigma = _level(inquiry)
     extra = (state.metric, state.weight) if name == "magnification" else (state.seed,)
+    where = (name, inquiry.place.section, inquiry.place.window, sigma, *extra)
+    found = None if inquiry.full else inquiry.at_hand("background", (*where, *_grid_size(inquiry, "full")))
+    if found is not None:
+        return found
+    columns, rows = _grid_size(inquiry, inquiry.speed)
     return inquiry.once(
-        "background",
-        (name, inquiry.place.section, inquiry.place.window, columns, rows, sigma, *extra),
-        make=lambda: _FIELDS[name](inquiry, columns, rows, sigma),
+        "background", (*where, columns, rows), make=lambda: _FIELDS[name](inquiry, columns, rows, sigma)
     )
 
 
@@ -88,12 +91,12 @@ def _level(inquiry: Inquiry) -> float:
     return inquiry.level
 
 
-def _grid_size(inquiry: Inquiry) -> tuple[int, int]:
+def _grid_size(inquiry: Inquiry, speed: Resolution) -> tuple[int, int]:
     window, model = inquiry.place.window, inquiry.place.subject.model
     exact = isinstance(model, ExactScore | Landscape)
-    side = SIZES[inquiry.speed][0 if exact else 1]
+    side = SIZES[speed][0 if exact else 1]
     if inquiry.state.background == "dimension" and inquiry.place.subject.frame.dim > EXACT_TRACE:
-        side = TRACED[inquiry.speed]
+        side = TRACED[speed]
     width, height = window.x[1] - window.x[0], window.y[1] - window.y[0]
     longer = max(width, height)
     return max(4, round(side * width / longer)), max(4, round(side * height / longer))

@@ -15,16 +15,16 @@ from workbench.bench.geodesics import metric_of, metrics_for
 from workbench.bench.truth import Truth, truth_of
 from workbench.curves import Curve
 from workbench.geodesics import curve_length
-from workbench.metrics import RankOneScore
+from workbench.metrics import Metric, RankOneScore
 from workbench.report import Estimate
 from workbench.strings.ground import Ground, ground_of
 from workbench.strings.meter import Meter
-from workbench.strings.profile import integrate_forces, line_integral
+from workbench.strings.profile import integrate_forces
 from workbench.worlds.reference import deviation
 
 NODES = {"coarse": 33, "full": 129}
 """Nodes at which curves are compared where the model is a formula."""
-NETWORK_NODES = {"coarse": 7, "full": 17}
+NETWORK_NODES = {"coarse": 5, "full": 17}
 """The same where it is a network."""
 
 
@@ -132,10 +132,12 @@ def compare(inquiry: Inquiry, answers: tuple[LensAnswer, ...]) -> Comparison:
 
     def measure() -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
         fine = torch.stack([Curve.through(line).resample(count).points for line in points])
-        tops, absolute = _tops(ground, points, fine, inquiry.full)
-        lengths = torch.stack(
-            [_lengths(metric_of(name, subject, sigma, state.weight), fine, inquiry.full) for name in names]
-        )
+        metrics = [metric_of(name, subject, sigma, state.weight) for name in names]
+        pulls = None
+        if ground.energy is None and not inquiry.full:
+            pulls = _pulls(ground, fine)
+        tops, absolute = _tops(ground, points, fine, pulls)
+        lengths = torch.stack([_lengths(metric, fine, inquiry.full, pulls) for metric in metrics])
         return tops, lengths, absolute, _distances(fine)
 
     tops, lengths, absolute, distances = inquiry.once(
@@ -177,17 +179,28 @@ def compare(inquiry: Inquiry, answers: tuple[LensAnswer, ...]) -> Comparison:
             )
         )
     measured = count + len(range(0, count, 2)) if inquiry.full else count  # again from every second node
-    calls = int(tops[2].sum()) + len(lines) * measured * sum(name != "euclidean" for name in names)
+    shared = {"euclidean"} if ground.energy is not None or inquiry.full else {"euclidean", "score"}
+    calls = int(tops[2].sum()) + len(lines) * measured * sum(name not in shared for name in names)
     return Comparison(tuple(rows), distances, sigma, ground.unit, state.metric, calls)
 
 
+def _pulls(ground: Ground, fine: Tensor) -> Tensor:
+    """Forces half-way between neighbouring nodes; curves that are there twice are asked once."""
+    first = [next(k for k, other in enumerate(fine) if torch.equal(other, line)) for line in fine]
+    rows = sorted(set(first))
+    middle = 0.5 * (fine[rows, 1:] + fine[rows, :-1])
+    found = ground.force(middle.flatten(0, 1)).reshape(middle.shape)
+    return found[[rows.index(k) for k in first]]
+
+
 def _tops(
-    ground: Ground, points: tuple[Tensor, ...], fine: Tensor, full: bool
+    ground: Ground, points: tuple[Tensor, ...], fine: Tensor, pulls: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
     """Highest energy of each curve above its start, its error and its cost, shape (3, curves), and the log
     density at the start.
 
-    Energies of a network are integrals of its score, refined between the nodes unless the answer is coarse.
+    Energies of a network are integrals of its score, refined between the nodes; with scores half-way between
+    the nodes at hand, the midpoint rule, against itself on every second segment.
     """
     meter, shape = Meter(None), fine.shape[:2]
     cost = torch.full((shape[0],), float(shape[1]))
@@ -197,23 +210,27 @@ def _tops(
         top = rise.amax(-1)
         absolute = -values[:, 0] if ground.unit == "nats" else None
         return torch.stack([top, (top - rise[:, ::2].amax(-1)).abs(), cost.to(top)]), absolute
-    if full:
-        curves, tops = [Curve.through(line) for line in points], []
-        for curve in curves:
-            here = meter(ground.force, curve.points)
-            found = integrate_forces(curve, here, lambda x: meter(ground.force, x))
-            tops.append((float(found.energy.max()), found.error, float(found.curve.nodes)))
-        return torch.tensor(tops, dtype=torch.float64).T, None
-    curve, forces = Curve.through(fine), meter(ground.force, fine.flatten(0, 1)).reshape(fine.shape)
-    top = line_integral(curve, forces).amax(-1).double()
-    half = line_integral(Curve(fine[:, ::2], curve.t[::2]), forces[:, ::2]).amax(-1).double()
-    return torch.stack([top, (top - half).abs(), cost.to(top)]), None
+    if pulls is not None:
+        rises = -(pulls * fine.diff(dim=1)).sum(-1)
+        top = rises.cumsum(-1).amax(-1).clamp_min(0.0).double()
+        half = (2.0 * rises[:, ::2]).cumsum(-1).amax(-1).clamp_min(0.0).double()
+        return torch.stack([top, (top - half).abs(), (cost - 1.0).to(top)]), None
+    curves, tops = [Curve.through(line) for line in points], []
+    for curve in curves:
+        here = meter(ground.force, curve.points)
+        found = integrate_forces(curve, here, lambda x: meter(ground.force, x))
+        tops.append((float(found.energy.max()), found.error, float(found.curve.nodes)))
+    return torch.tensor(tops, dtype=torch.float64).T, None
 
 
-def _lengths(metric, fine: Tensor, full: bool) -> Tensor:
+def _lengths(metric: Metric, fine: Tensor, full: bool, pulls: Tensor | None) -> Tensor:
     """Lengths and their errors, shape (2, curves): the midpoint rule extrapolated from every second node,
-    which a coarse answer leaves out."""
-    flat = curve_length(metric, fine).detach()
+    which a coarse answer leaves out. The metric of the score takes scores that are at hand."""
+    if pulls is not None and isinstance(metric, RankOneScore):
+        steps = fine.diff(dim=1)
+        flat = metric.inner_with(pulls, steps, steps).sqrt().sum(-1).detach()
+    else:
+        flat = curve_length(metric, fine).detach()
     if not full:
         return torch.stack([flat, torch.full_like(flat, torch.nan)])
     half = curve_length(metric, fine[:, ::2]).detach()
@@ -221,15 +238,9 @@ def _lengths(metric, fine: Tensor, full: bool) -> Tensor:
 
 
 def _distances(fine: Tensor) -> Tensor:
-    count = len(fine)
-    apart = torch.zeros(count, count, dtype=fine.dtype, device=fine.device)
-    for one in range(count):
-        for other in range(one):
-            both = max(
-                float(deviation(fine[one], fine[other]).max()), float(deviation(fine[other], fine[one]).max())
-            )
-            apart[one, other] = apart[other, one] = both
-    return apart
+    off = torch.stack([deviation(fine, path).amax(-1) for path in fine])
+    off.fill_diagonal_(0.0)
+    return torch.maximum(off, off.T)
 
 
 def _truth(inquiry: Inquiry, line: Line) -> Truth:

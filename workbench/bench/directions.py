@@ -29,7 +29,9 @@ from workbench.subjects import Subject
 SMALLEST_LEVEL = 0.1
 """Level of the denoiser's ellipse, in units of the data's deviation, where the state's own is below it."""
 COARSE_NETWORKS = 8
-"""Untrained networks of a coarse answer."""
+"""Untrained networks of a coarse answer; all of them where they are at hand."""
+DIFFERENCE = 0.1
+"""Step of a coarse answer's differences, in units of the noise level."""
 
 
 def ask_anisotropy(inquiry: Inquiry) -> LensAnswer:
@@ -59,7 +61,8 @@ def ask_anisotropy(inquiry: Inquiry) -> LensAnswer:
             (f"posterior deviation at the {name}, narrowest", Estimate(float(spread[0]), unit="data units"))
         )
     methods = ["Tweedie"]
-    looked = SolveReport(Status.CONVERGED, 1, symmetric, 2 * 2 * 2, message="two forward derivatives an end")
+    how = "two forward derivatives an end" if inquiry.full else "four differences an end"
+    looked = SolveReport(Status.CONVERGED, 1, symmetric, 2 * 2 * 2, message=how)
     reports, readings, notes = [looked], [], []
     provenance = provenance_of(feet, model=str(subject.frame), settings={"sigma": sigma})
     if not isinstance(model, NetModel):
@@ -99,18 +102,28 @@ def posterior_on_plane(inquiry: Inquiry, model: ScoreModel, sigma: float) -> tup
 
     Returns:
         (sigma^2 P J P' made symmetric, shape (2, 2, 2); largest relative asymmetry, which an exact denoiser
-        has not). Two Jacobian-vector products an end.
+        has not). Two Jacobian-vector products an end; four evaluations for a coarse answer, which takes
+        differences.
     """
     section = inquiry.place.section
 
+    def turned(points: Tensor, axes: Tensor) -> Tensor:
+        if inquiry.full:
+            return jvp(lambda y: model.denoise(y, sigma), (points,), (axes,))[1].detach()
+        step = DIFFERENCE * sigma * axes
+        ahead, behind = model.denoise(torch.cat([points + step, points - step]), sigma).detach().chunk(2)
+        return (ahead - behind) / (2.0 * DIFFERENCE * sigma)
+
     def measure(point: Tensor) -> Tensor:
         points = point.repeat(2, 1)
-        turned = jvp(lambda y: model.denoise(y, sigma), (points,), (_axes_of(section, point),))[1].detach()
-        return sigma**2 * (section.encode(points + turned) - section.encode(points))
+        moved = points + turned(points, _axes_of(section, point))
+        return sigma**2 * (section.encode(moved) - section.encode(points))
 
     raw = torch.stack(  # an end that stays where it was is not measured again
         [
-            inquiry.once("posterior", (section, point, sigma), make=lambda point=point: measure(point))
+            inquiry.once(
+                "posterior", (section, point, sigma, inquiry.full), make=lambda point=point: measure(point)
+            )
             for point in inquiry.ends()
         ]
     )
@@ -147,8 +160,11 @@ def directions_of_architecture(inquiry: Inquiry, model: NetModel) -> DirectionsR
             cancel=inquiry.cancel,
         )
 
-    networks = state.networks if inquiry.full else min(state.networks, COARSE_NETWORKS)
-    return inquiry.once("directions", (state.probe, networks, state.seed), make=lambda: find(networks))
+    full = (state.probe, state.networks, state.seed)
+    if not inquiry.full and inquiry.at_hand("directions", full) is None:
+        networks = min(state.networks, COARSE_NETWORKS)
+        return inquiry.once("directions", (state.probe, networks, state.seed), make=lambda: find(networks))
+    return inquiry.once("directions", full, make=lambda: find(state.networks))
 
 
 def probe_of(name: str, subject: Subject) -> Probe:

@@ -11,7 +11,7 @@ from workbench.bench.answers import Ellipse, Inquiry, LensAnswer, Line
 from workbench.bench.hints import carried
 from workbench.curves import Curve
 from workbench.errors import SettingError
-from workbench.geodesics import curve_length, straight_start
+from workbench.geodesics import curve_length, relax, straight_start, via_start
 from workbench.lenses.fisher import SOURCES, Geodesic, GeodesicResult, find_geodesic, on_section
 from workbench.metrics import (
     DENSE_LIMIT,
@@ -40,8 +40,11 @@ SMALLEST_WEIGHT = 0.2
 """Root of the score's default weight, in units of the data's deviation, where the noise level is below it."""
 MOST = 3
 """Most different geodesics that are drawn."""
-WARM, CARRIED = 6, 9
-"""Most relaxations of a coarse geodesic that goes on from the last one, and nodes taken over from it."""
+WARM, COLD, CARRIED = 4, 20, 9
+"""Most relaxations of a coarse geodesic: from the last one, of which so many nodes are taken over, and
+where there is none."""
+PREVIEW_NODES, LARGE_PREVIEW, PREVIEW_TOL = 17, 5, 1e-2
+"""Its nodes, those in more than `DENSE_LIMIT` dimensions, and the residual that is small enough."""
 PICTURE_NODES = 9
 """Most nodes of a geodesic between pictures on its coarsest level."""
 
@@ -129,10 +132,11 @@ def ask_fisher(inquiry: Inquiry) -> LensAnswer:
         for k, other in enumerate(result.geodesics[1:MOST])
     ]
     facts = [(f"length, {metric.name}", length)]
-    if result.report.iterations:
+    if not math.isnan(best.gap):
         facts.append(
             ("energy gap", Estimate(best.gap, how="(energy - length^2) / length^2; 0 at constant speed"))
         )
+    if not math.isnan(best.speed_spread):
         facts.append(("speed spread", Estimate(best.speed_spread, how="standard deviation over mean")))
     if best.index is not None:
         facts.append(
@@ -159,28 +163,23 @@ def geodesic_of(inquiry: Inquiry, metric: Metric) -> GeodesicResult:
     state, subject = inquiry.state, inquiry.place.subject
     start, end = inquiry.ends()
     via = subject.points(state.via)
-    small = subject.frame.dim <= DENSE_LIMIT
-    exact = isinstance(subject.model, ExactScore | Landscape) and state.metric != "pullback"
-    if small:
-        settings: dict[str, Any] = {
-            "nodes": max(state.nodes, 17),
-            "starts": 4 if subject.frame.dim > 1 else 1,
-            "levels": 3,
-        }
-        if not exact:
-            settings |= {"starts": 2, "levels": 2, "tol": 1e-3, "max_iterations": 80}
-        if not inquiry.full:
-            settings = {"nodes": 17, "starts": 1, "levels": 1, "tol": 1e-2, "max_iterations": 20}
-            near = _near(inquiry, (start, end))
-            if near is not None:  # on from the last one
-                via, settings["max_iterations"] = near, WARM
-    elif not inquiry.full:
+    if not inquiry.full:
+        near = _near(inquiry, (start, end))
         return inquiry.once(
-            "straight length", (_named(inquiry), start, end), make=lambda: _unrelaxed(inquiry, metric)
+            "geodesic at first sight",
+            (_named(inquiry), start, end, via if near is None else near, near is None),
+            make=lambda: _preview(inquiry, metric, via, near),
         )
-    else:
+    exact = isinstance(subject.model, ExactScore | Landscape) and state.metric != "pullback"
+    settings: dict[str, Any]
+    if subject.frame.dim > DENSE_LIMIT:
         nodes = min(state.nodes, PICTURE_NODES)
         settings = {"nodes": nodes, "starts": 1, "levels": 1, "tol": 2e-2, "max_iterations": 60}
+    else:
+        starts = 4 if subject.frame.dim > 1 else 1
+        settings = {"nodes": max(state.nodes, 17), "starts": starts, "levels": 3}
+        if not exact:
+            settings |= {"starts": 2, "levels": 2, "tol": 1e-3, "max_iterations": 80}
     return inquiry.once(
         "geodesic",
         (_named(inquiry), start, end, via, settings, state.seed),
@@ -210,25 +209,45 @@ def _named(inquiry: Inquiry) -> tuple:
     return (inquiry.state.metric, inquiry.level, inquiry.state.weight)
 
 
-def _unrelaxed(inquiry: Inquiry, metric: Metric) -> GeodesicResult:
-    """The straight line with its length under the metric: what a large network allows while a point moves."""
+def _preview(inquiry: Inquiry, metric: Metric, via: Tensor | None, near: Tensor | None) -> GeodesicResult:
+    """What the time between two moves of a pointer allows: a few relaxations from the last curve, without its
+    certificates; in a large network the straight line with its length under the metric."""
     start, end = inquiry.ends()
-    points = straight_start(start, end, PICTURE_NODES)
-    value = float(curve_length(metric, points))
-    length = Estimate(value, None, "metric units", "straight line, midpoint rule")
+    large = len(start) > DENSE_LIMIT
+    nodes = LARGE_PREVIEW if large else PREVIEW_NODES
+    through = via if near is None else near
+    if through is None or large:
+        points, origin = straight_start(start, end, nodes), "straight"
+    else:
+        points, origin = via_start(torch.cat([start[None], through, end[None]]), nodes), "via points"
+    if large:
+        value, energy, residual, gap = float(curve_length(metric, points)), math.nan, None, math.nan
+        calls, iterations, converged = round((nodes - 1) * metric.calls), 0, False
+        said = "not relaxed while a point moves; the geodesic comes on release"
+    else:
+        most = COLD if near is None else WARM
+        found = relax(metric, points[None], tol=PREVIEW_TOL, max_iterations=most)
+        points, value, energy = found.points[0], float(found.length), float(found.energy)
+        residual, converged, gap = float(found.residual), bool(found.converged), energy / value**2 - 1.0
+        calls, iterations = round(found.evaluations * max(metric.calls, 0.0)), found.iterations
+        said = f"{iterations} relaxations while a point moves; the certified geodesic comes on release"
+    length = Estimate(value, None, "metric units", "midpoint rule, while a point moves")
     curve = Geodesic(
-        Curve.through(points), length, value**2, math.nan, math.nan, None, math.nan, False, "straight"
-    )
-    calls = round((PICTURE_NODES - 1) * metric.calls)
-    report = SolveReport(
-        Status.MAX_ITERATIONS,
-        0,
+        Curve.through(points),
+        length,
+        energy,
+        gap,
+        math.nan,
         None,
-        calls,
-        message="not relaxed while a point moves; the geodesic comes on release",
+        math.nan if residual is None else residual,
+        converged,
+        origin,
     )
-    given = provenance_of(start, model=metric.name, settings={"nodes": PICTURE_NODES}, sources=SOURCES)
-    return GeodesicResult(start, end, (curve,), (), "straight line", metric.name, metric.chart, report, given)
+    status = Status.CONVERGED if converged else Status.MAX_ITERATIONS
+    report = SolveReport(status, iterations, residual, calls, message=said)
+    given = provenance_of(start, model=metric.name, settings={"nodes": nodes}, sources=SOURCES)
+    kind = "straight line" if large else "levi-civita"
+    return GeodesicResult(start, end, (curve,), (), kind, metric.name, metric.chart, report, given)
 
 
 def _balls(inquiry: Inquiry, metric: Metric) -> tuple[Ellipse, ...]:
@@ -237,7 +256,16 @@ def _balls(inquiry: Inquiry, metric: Metric) -> tuple[Ellipse, ...]:
     ends = torch.stack(inquiry.ends())
     feet = section.encode(ends)
     seen = on_section(metric, section) if inquiry.place.subject.frame.dim > 2 else metric
-    g = inquiry.once("unit balls", (_named(inquiry), section, feet), make=lambda: matrix(seen, feet).detach())
+    g = torch.stack(  # an end that stays where it was is not measured again
+        [
+            inquiry.once(
+                "unit ball",
+                (_named(inquiry), section, foot),
+                make=lambda foot=foot: matrix(seen, foot[None])[0].detach(),
+            )
+            for foot in feet
+        ]
+    )
     values, vectors = torch.linalg.eigh(0.5 * (g + g.mT))
     roots = vectors @ torch.diag_embed(values.clamp_min(torch.finfo(g.dtype).tiny).rsqrt()) @ vectors.mT
     return tuple(

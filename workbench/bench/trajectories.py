@@ -11,7 +11,7 @@ References:
     2025), https://arxiv.org/abs/2510.14190
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -50,6 +50,7 @@ class Declared:
         words: What the context is.
         kind: "variables" or "labels": what leads the trajectory.
         path: Where variables are arc parameters, the path that they run along, shape (nodes, dim).
+        digest: What tells it from another one; made once, since reading all samples takes a while.
     """
 
     samples: Tensor
@@ -57,6 +58,10 @@ class Declared:
     words: str
     kind: str
     path: Tensor | None = None
+    digest: str = field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "digest", content_key(self.samples, self.context))
 
 
 def declared_context(subject: Subject, seed: int) -> Declared | None:
@@ -100,8 +105,8 @@ def ask_conda(inquiry: Inquiry) -> LensAnswer:
             inquiry.speed,
             sentence=f"No context is declared for {subject.frame}, so there is no trajectory to follow.",
         )
-    parts = (declared.samples, declared.context, state.seed, FIT)
-    fit = inquiry.cache.peek(content_key("conda fit", subject.model, parts))
+    parts = (declared.digest, state.seed, FIT)
+    fit = inquiry.at_hand("conda fit", parts)
     if fit is None and not inquiry.full:
         return LensAnswer(
             "conda", inquiry.speed, sentence="The embedding is learnt on release; then it follows."

@@ -50,6 +50,7 @@ _TREE = 12  # dimensions up to which a k-d tree is the fastest exact search
 _THIN = 0.05  # share of the thickest local variance below which most neighbourhoods are thin along an axis
 _ASKED = 5000  # points from which the usual spacing is found
 _NEIGHBOURHOODS = 500  # neighbourhoods from which the local dimension is found
+_THREADED = 256  # queries from which the search runs on all processors; starting threads takes longer
 _BLOCK = 256  # queries that are compared with all points at once where there is no tree
 _BUDGET = 256 * 2**20  # bytes of neighbours' latents that are held at once
 
@@ -85,7 +86,9 @@ class NeighbourIndex:
         """
         queries = queries.detach().cpu()
         if self._tree is not None:
-            found, rows = self._tree.query(queries.double().numpy(), k=k, workers=-1)
+            found, rows = self._tree.query(
+                queries.double().numpy(), k=k, workers=-1 if len(queries) > _THREADED else 1
+            )
             distances, rows = (np.asarray(part).reshape(len(queries), k) for part in (found, rows))
             return torch.from_numpy(distances).to(queries), torch.from_numpy(rows.astype(np.int64))
         parts = [

@@ -125,8 +125,9 @@ def find_path(
         precondition: Preconditioner of a static string in a stiff landscape, as
             `workbench.strings.precondition.CurvaturePreconditioner`; it counts its own evaluations.
         polish: Polish saddles and modes; None for yes where energies are exact, no for networks.
-        refine_energies: Where only a score is known, integrate it between the images too until the energies
-            stand still; without it the images alone give a preview, far off on a string that winds.
+        refine_energies: Look between the images too: where only a score is known, integrate it there until
+            the energies stand still, else find where they turn. Without it the images alone give a preview,
+            which in a network is far off on a string that winds.
         energy_sigma: Noise level of the energies; None for sigma, and for a network the level at which its
             window closes.
         measure_share: Replay the model calls alone at the end and state their share of the time.

@@ -63,7 +63,10 @@ class RankOneScore:
 
     def inner(self, x: Points, u: Vectors, v: Vectors) -> Scalars:
         """u . v + weight (s . u)(s . v); one model call."""
-        s = score(self.model, x, self.sigma)
+        return self.inner_with(score(self.model, x, self.sigma), u, v)
+
+    def inner_with(self, s: Vectors, u: Vectors, v: Vectors) -> Scalars:
+        """The same where the score is at hand; no model call."""
         return (u * v).sum(dim=-1) + self.weight * (s * u).sum(dim=-1) * (s * v).sum(dim=-1)
 
     def matrix(self, x: Points) -> Matrices:

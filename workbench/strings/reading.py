@@ -126,7 +126,8 @@ def read_string(
         prominence: Energy below which a dip or bump is noise; None for 1e-6 of the range, or 1e-3 of it where
             energies are integrated forces.
         polish_saddles: Look for the stationary points at maxima and minima.
-        refine: Where only forces are known, integrate them between the images too until the energies settle.
+        refine: Look between the images too: integrate forces there until the energies settle, or find where
+            known energies turn. Without it, a preview.
         other: Another solution for the same string; its length and barrier enter the errors.
         other_says: How it was obtained, in words.
         tol: Relative accuracy at which the string was solved; the length's error is no smaller.
@@ -239,12 +240,13 @@ def _profile(curve, ground, meter, forces, prominence, refine) -> "_Energies":
     profile = spline_profile(curve, values, forces)
     span = float(profile.energy.max() - profile.energy.min())
     extrema = find_extrema(profile, prominence=1e-6 * span if prominence is None else prominence)
-    extrema = refine_extrema(
-        curve,
-        extrema,
-        lambda x: meter(ground.force, x),
-        lambda x: meter(ground.energy, x) - values[0],
-    )
+    if refine:
+        extrema = refine_extrema(
+            curve,
+            extrema,
+            lambda x: meter(ground.force, x),
+            lambda x: meter(ground.energy, x) - values[0],
+        )
     return _Energies(values - values[0], profile, extrema, 0.0)
 
 

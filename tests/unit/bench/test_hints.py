@@ -43,7 +43,7 @@ def test_a_hint_from_the_last_path_is_close_to_the_full_answer_at_a_twentieth_of
     )
     full = find_path(subject.model, *ends, measure_share=False, **settings)
     assert float(deviation(hint.curve.points, full.curve.points).max()) < 0.1
-    assert hint.barrier.value == pytest.approx(full.barrier.value, abs=0.05)
+    assert hint.barrier.value == pytest.approx(full.barrier.value, abs=0.05, rel=5e-3)  # between 13 images
     assert hint.report.model_calls < 500
     assert hint.curve.points[0].tolist() == ends[0].tolist()
 

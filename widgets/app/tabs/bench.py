@@ -247,7 +247,7 @@ class BenchTab:
             later(self._new_state, event)
         elif event.what == "progress":
             self.host.advance(event.share)
-        elif event.what in ("answer", "background"):
+        elif self.session.draws(event):
             later(self._show, {"scene": self.session.scene(), "badge": self.session.badge()})
         elif event.what == "table":
             later(self._show, self._drawn(full=event.speed == "full"))
