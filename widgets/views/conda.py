@@ -108,7 +108,7 @@ class ConDAExplorer(SolvingView):
         self.observe(self._restated, "state")
         self.observe(self._reselected, "selection")
         if self._session is None:
-            self.open()
+            self.reopen()
         else:
             self._adopt(self._session)
 
@@ -125,8 +125,8 @@ class ConDAExplorer(SolvingView):
             raise SettingError("a view whose frames are not there yet", "an opened one", "view.wait()")
         return self._session
 
-    def open(self) -> None:
-        """Open the frames by name once more, after a cancelled or failed attempt."""
+    def reopen(self) -> None:
+        """Open the frames by name in the background, also once more after an attempt that was cancelled."""
         if self.run is not None:
             self._ask_for(self.run)
 
@@ -213,7 +213,7 @@ class ConDAExplorer(SolvingView):
         self.target, self.save, self.copy, self.again, self.compare, self.parameters = build_buttons()
         self.save.on_click(self._saved)
         self.copy.on_click(self._copied)
-        self.again.on_click(lambda _: self.open())
+        self.again.on_click(lambda _: self.reopen())
         self.compare.on_click(lambda _: self.cross())
 
     def _rows(self) -> list[ipywidgets.Widget]:

@@ -106,7 +106,7 @@ class CondaTab:
         return [
             pn.widgets.FileDownload(
                 callback=partial(self._written, ending), filename=f"curve{ending}", label=ending[1:].upper(),
-                width=96,
+                width=78,
             )
             for ending in (".gif", ".mp4", ".npz")
         ]  # fmt: skip

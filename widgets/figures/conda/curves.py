@@ -137,7 +137,8 @@ def films_figure(
     if labels is not None:
         below = [labels[int(k)] for k in places]
     elif times is not None:
-        below = [f"{float(times[k]):.5g}" for k in places]
+        digits = ".5g" if along == "time" else ".2f"
+        below = [f"{float(times[k]):{digits}}" for k in places]
     else:
         below = [str(int(k)) for k in places]
     drawing.update_xaxes(

@@ -68,7 +68,7 @@ def shades_of(values: Tensor, theme: str | Theme = "light") -> tuple[tuple[str, 
 
 
 def colours_of(fit: CondaFit) -> dict[str, Tensor]:
-    """What frames can be coloured by, by name: time, variables, labels, trajectories.
+    """What frames can be coloured by, by name: time, and of variables, labels, trajectories what differs.
 
     Args:
         fit: The embedding.
@@ -82,7 +82,7 @@ def colours_of(fit: CondaFit) -> dict[str, Tensor]:
         found["label"] = context.labels
     if int(context.groups.max()) > 0:
         found["trajectory"] = context.groups
-    return found
+    return {name: v for name, v in found.items() if name == "time" or bool((v != v[0]).any())}
 
 
 def figure(
