@@ -59,13 +59,17 @@ def fit_scaling(table: Latents, config: CondaConfig, generator: torch.Generator,
 def shared_directions(inputs: Tensor, pairs: tuple[Tensor, Tensor], count: int) -> Tensor:
     """Directions that differ least between the frames of a pair, for the variance that they have.
 
+    A frame of a pair is what both share and what is its own. Of a direction with spread one the best linear
+    guess of the partner is rho times the frame, rho = 1 - mean squared difference / 2 being their
+    correlation: that is how long the direction is. One that pairs do not share is nothing.
+
     Args:
         inputs: What the network sees, shape (count, p).
         pairs: Rows of references and of positives, shapes (n,).
         count: How many directions.
 
     Returns:
-        Directions of spread one, shape (p, at most count), the most shared first. Of latents with more than
+        Directions of spread rho, shape (p, at most count), the most shared first. Of latents with more than
         2048 entries the first 1024 pairs are looked at.
 
     References:
@@ -86,7 +90,8 @@ def shared_directions(inputs: Tensor, pairs: tuple[Tensor, Tensor], count: int) 
     values, axes = torch.linalg.eigh(spread)
     keep = values > _FLAT * values[-1]
     white = axes[:, keep] / values[keep].sqrt()
-    return white @ torch.linalg.eigh(white.T @ step @ white).eigenvectors[:, :count]
+    differences, turned = torch.linalg.eigh(white.T @ step @ white)
+    return white @ turned[:, :count] * (1.0 - differences[:count] / 2.0).clamp_min(0.0)
 
 
 def _principal(rows: Tensor, most: int) -> tuple[Tensor, Tensor]:

@@ -203,6 +203,17 @@ def test_more_entries_than_frames_find_the_same_components(generator):
     assert_close(((latents - center) @ basis).norm(dim=0), values[:5] / values[0] * 29**0.5)
 
 
+def test_a_direction_is_as_long_as_its_partner_is_known_from_it():
+    """Every combination of signs: all shared, half shared, nothing shared, and turned around."""
+    sign = torch.tensor([-1.0, 1.0], dtype=torch.float64)
+    shared, half, own, other, noise, fresh, turned = torch.cartesian_prod(*[sign] * 7).T
+    first = torch.stack([shared, (half + own) / 2**0.5, noise, turned], dim=1)
+    second = torch.stack([shared, (half + other) / 2**0.5, fresh, -turned], dim=1)
+    rows = torch.arange(2 * len(first))
+    found = shared_directions(torch.cat([first, second]), rows.chunk(2), 4)
+    assert_close(found.abs(), torch.diag(torch.tensor([1.0, 0.5, 0.0, 0.0], dtype=torch.float64)))
+
+
 def test_shared_directions_of_broad_inputs_are_those_among_few(generator):
     """Two slow sources in 3000 noisy entries: the same span as in the few axes that carry them."""
     t = torch.arange(600) * 0.05
