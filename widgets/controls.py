@@ -113,7 +113,9 @@ class StatusBar(ipywidgets.VBox):
         self.bar = ipywidgets.FloatProgress(
             min=0.0,
             max=1.0,
-            layout=ipywidgets.Layout(width="100%", height="6px", visibility="hidden", margin="2px 0"),
+            layout=ipywidgets.Layout(  # ipywidgets keeps 8 px of the height free around the bar
+                width="100%", height="14px", visibility="hidden", margin="0"
+            ),
         )
         self.cancel = ipywidgets.Button(
             description="Cancel", icon="stop", disabled=True, tooltip="stop and keep the best so far"
