@@ -1,4 +1,4 @@
-"""The Fisher and the anisotropy view in JupyterLab: an end dragged, a slider moved, the right numbers."""
+"""Views in JupyterLab: an end dragged, a slider moved, frames enclosed, the right numbers."""
 
 import re
 
@@ -62,6 +62,45 @@ def test_directions_follow_a_slider(lab, page, run_notebook, shoot):
     page.keyboard.press("ArrowRight")
     page.locator("[role=status]", has_text="32 model calls").wait_for()
     shoot("lab-anisotropy")
+    assert "Traceback" not in page.inner_text(".jp-Notebook")
+    assert page.outside == []
+    assert not page.problems, "\n".join(page.problems)
+
+
+@pytest.mark.slow
+def test_frames_open_behind_a_bar_and_are_pointed_at_enclosed_and_dragged(lab, page, run_notebook, shoot):
+    cells = [
+        "from widgets.views import ConDAExplorer",
+        "view = ConDAExplorer('wake', iterations=300, restarts=1)\nview",
+        "print('ALL', 'DONE')",
+    ]
+    page.set_default_timeout(PATIENCE)
+    page.set_viewport_size({"width": 1280, "height": 1800})
+    run_notebook(lab("conda", cells))
+    bar = page.locator(".jupyter-widgets .progress").first
+    bar.wait_for()
+    assert bar.bounding_box()["height"] >= 4  # it is there to be seen, while other cells have run
+    page.locator(".wb-facts td", has_text="held out").wait_for()
+    page.locator("[role=status]", has_text="converged").wait_for()
+    field = page.locator(".wb-svg").bounding_box()
+    start = page.locator(".wb-point[data-id=c0] .wb-dot").bounding_box()
+    x, y = start["x"] + start["width"] / 2, start["y"] + start["height"] / 2
+    page.mouse.move(x, y + 26)  # beside the point, on the ring of frames
+    shoot("lab-conda-pointed")
+    page.keyboard.down("Shift")
+    page.mouse.move(x - 60, y + 30)
+    page.mouse.down()
+    for dx, dy in ((60, 30), (60, 130), (-60, 130), (-60, 30)):
+        page.mouse.move(x + dx, y + dy, steps=5)
+    page.mouse.up()
+    page.keyboard.up("Shift")
+    page.locator(".wb-facts td", has_text=re.compile(r"[1-9]\d* of \d+ frames selected")).wait_for()
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(field["x"] + 0.75 * field["width"], field["y"] + 0.5 * field["height"], steps=8)
+    page.mouse.up()
+    page.locator(".wb-facts td", has_text=re.compile(r"▲ \d+ of 33 points off")).wait_for()
+    shoot("lab-conda")
     assert "Traceback" not in page.inner_text(".jp-Notebook")
     assert page.outside == []
     assert not page.problems, "\n".join(page.problems)
