@@ -8,106 +8,35 @@ References:
 """
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from workbench.errors import SettingError
-
-Inputs = Sequence[Any]
-Attributes = dict[str, Any]
-Operator = Callable[[Inputs, Attributes], Any]
-
-
-def whole(values: Any) -> list[int]:
-    """Integers of a shape, an axis list, or an attribute."""
-    if values is None:
-        return []
-    if isinstance(values, Tensor):
-        return [int(value) for value in values.reshape(-1).tolist()]
-    return [int(value) for value in values] if isinstance(values, list | tuple) else [int(values)]
+from workbench.adapters.onnx_layers import (
+    Attributes,
+    Inputs,
+    Operator,
+    affine,
+    batch_norm,
+    convolve,
+    convolve_back,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    padding_of,
+    pool_of,
+    resize,
+    whole,
+    words_of,
+)
 
 
 def _axes(inputs: Inputs, attributes: Attributes, place: int = 1) -> list[int]:
     """Axes from an input of newer operator sets or an attribute of older ones."""
     given = inputs[place] if len(inputs) > place and inputs[place] is not None else attributes.get("axes")
     return whole(given)
-
-
-def _spatial(pads: list[int], rank: int) -> list[int]:
-    """Padding of ONNX (all begins, then all ends) as torch's, last axis first."""
-    pads = pads or [0] * (2 * rank)
-    return [pads[axis + half * rank] for axis in reversed(range(rank)) for half in (0, 1)]
-
-
-def _same(attributes: Attributes) -> None:
-    """Only explicit padding is read."""
-    if attributes.get("auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID", "NOTSET", "VALID"):
-        raise SettingError(f"auto_pad {attributes['auto_pad']!r}", "explicit padding", "exporting with it")
-
-
-def _conv(inputs: Inputs, attributes: Attributes) -> Tensor:
-    _same(attributes)
-    x, weight = inputs[0], inputs[1]
-    bias = inputs[2] if len(inputs) > 2 else None
-    rank = x.ndim - 2
-    x = F.pad(x, _spatial(whole(attributes.get("pads")), rank))
-    stride, dilation = attributes.get("strides", [1] * rank), attributes.get("dilations", [1] * rank)
-    convolve = (F.conv1d, F.conv2d, F.conv3d)[rank - 1]
-    return convolve(
-        x, weight, bias, stride=tuple(stride), dilation=tuple(dilation), groups=attributes.get("group", 1)
-    )
-
-
-def _conv_transpose(inputs: Inputs, attributes: Attributes) -> Tensor:
-    _same(attributes)
-    x, weight = inputs[0], inputs[1]
-    rank = x.ndim - 2
-    pads = whole(attributes.get("pads")) or [0] * (2 * rank)
-    if pads[:rank] != pads[rank:]:
-        raise SettingError(f"padding {pads} of a ConvTranspose", "equal on both sides")
-    convolve = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[rank - 1]
-    return convolve(
-        x,
-        weight,
-        inputs[2] if len(inputs) > 2 else None,
-        stride=tuple(attributes.get("strides", [1] * rank)),
-        padding=tuple(pads[:rank]),
-        output_padding=tuple(attributes.get("output_padding", [0] * rank)),
-        groups=attributes.get("group", 1),
-        dilation=tuple(attributes.get("dilations", [1] * rank)),
-    )
-
-
-def _pool(kind: str) -> Operator:
-    def pool(inputs: Inputs, attributes: Attributes) -> Tensor:
-        _same(attributes)
-        x, kernel = inputs[0], whole(attributes["kernel_shape"])
-        rank = len(kernel)
-        pads = _spatial(whole(attributes.get("pads")), rank)
-        stride = attributes.get("strides", [1] * rank)
-        if kind == "max":
-            pooled = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[rank - 1]
-            return pooled(F.pad(x, pads, value=-math.inf), kernel, stride)
-        if any(pads) and not attributes.get("count_include_pad", 0):
-            ones = F.pad(torch.ones_like(x[:1, :1]), pads)
-            average = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[rank - 1]
-            return average(F.pad(x, pads), kernel, stride) / average(ones, kernel, stride)
-        return (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[rank - 1](F.pad(x, pads), kernel, stride)
-
-    return pool
-
-
-def _gemm(inputs: Inputs, attributes: Attributes) -> Tensor:
-    a = inputs[0].T if attributes.get("transA") else inputs[0]
-    b = inputs[1].T if attributes.get("transB") else inputs[1]
-    made = attributes.get("alpha", 1.0) * (a @ b)
-    return (
-        made + attributes.get("beta", 1.0) * inputs[2] if len(inputs) > 2 and inputs[2] is not None else made
-    )
 
 
 def _reduce(kind: str) -> Operator:
@@ -133,43 +62,6 @@ def _reduce(kind: str) -> Operator:
         return x.amax(axes, keepdim=keep) if kind == "max" else x.amin(axes, keepdim=keep)
 
     return reduce
-
-
-def _group_norm(inputs: Inputs, attributes: Attributes) -> Tensor:
-    """In plain operations, which have every derivative."""
-    x, groups = inputs[0], attributes["num_groups"]
-    made = _normal(x.reshape(len(x), groups, -1), (-1,), attributes.get("epsilon", 1e-5)).reshape(x.shape)
-    shape = (1, -1, *(1,) * (x.ndim - 2))
-    scale, bias = inputs[1], inputs[2]
-    if len(scale) == groups != x.shape[1]:  # one a group, as the first version of the operator had it
-        scale, bias = (part.repeat_interleave(x.shape[1] // groups) for part in (scale, bias))
-    return made * scale.reshape(shape) + bias.reshape(shape)
-
-
-def _instance_norm(inputs: Inputs, attributes: Attributes) -> Tensor:
-    x = inputs[0]
-    shape = (1, -1, *(1,) * (x.ndim - 2))
-    made = _normal(x, tuple(range(2, x.ndim)), attributes.get("epsilon", 1e-5))
-    return made * inputs[1].reshape(shape) + inputs[2].reshape(shape)
-
-
-def _layer_norm(inputs: Inputs, attributes: Attributes) -> Tensor:
-    x = inputs[0]
-    axis = attributes.get("axis", -1) % x.ndim
-    made = _normal(x, tuple(range(axis, x.ndim)), attributes.get("epsilon", 1e-5)) * inputs[1]
-    return made + inputs[2] if len(inputs) > 2 and inputs[2] is not None else made
-
-
-def _batch_norm(inputs: Inputs, attributes: Attributes) -> Tensor:
-    x, scale, bias, mean, spread = inputs[:5]
-    shape = (1, -1, *(1,) * (x.ndim - 2))
-    gain = scale * torch.rsqrt(spread + attributes.get("epsilon", 1e-5))
-    return x * gain.reshape(shape) + (bias - mean * gain).reshape(shape)
-
-
-def _normal(x: Tensor, axes: tuple[int, ...], epsilon: float) -> Tensor:
-    centred = x - x.mean(axes, keepdim=True)
-    return centred * torch.rsqrt(centred.square().mean(axes, keepdim=True) + epsilon)
 
 
 def _reshape(inputs: Inputs, attributes: Attributes) -> Tensor:
@@ -237,36 +129,13 @@ def _gather(inputs: Inputs, attributes: Attributes) -> Tensor:
     return made.reshape((*x.shape[:axis], *places.shape, *x.shape[axis + 1 :]))
 
 
-def _resize(inputs: Inputs, attributes: Attributes) -> Tensor:
-    x = inputs[0]
-    scales = inputs[2] if len(inputs) > 2 and inputs[2] is not None and inputs[2].numel() else None
-    sizes = whole(inputs[3]) if len(inputs) > 3 and inputs[3] is not None else []
-    size = sizes[2:]
-    if not size:
-        if scales is None:
-            raise SettingError("a Resize without scales and sizes", "either of them")
-        size = [int(n * f) for n, f in zip(x.shape[2:], scales[2:].tolist(), strict=True)]
-    mode, place = (
-        _text(attributes.get("mode", "nearest")),
-        _text(attributes.get("coordinate_transformation_mode", "half_pixel")),
-    )
-    if mode == "nearest":
-        whole_factor = all(out % now == 0 for out, now in zip(size, x.shape[2:], strict=True))
-        if not whole_factor:
-            raise SettingError(f"a Resize from {tuple(x.shape[2:])} to {tuple(size)}", "a whole factor")
-        return F.interpolate(x, size=size, mode="nearest")
-    if mode == "linear" and x.ndim == 4 and place in ("half_pixel", "pytorch_half_pixel", "align_corners"):
-        return F.interpolate(x, size=size, mode="bilinear", align_corners=place == "align_corners")
-    raise SettingError(f"a Resize of mode {mode!r}, {place!r}", "nearest, or linear with half pixels")
-
-
 def _pad(inputs: Inputs, attributes: Attributes) -> Tensor:
     x = inputs[0]
     pads = whole(inputs[1]) if len(inputs) > 1 else whole(attributes["pads"])
-    mode = _text(attributes.get("mode", "constant"))
+    mode = words_of(attributes.get("mode", "constant"))
     fill = float(inputs[2]) if len(inputs) > 2 and inputs[2] is not None else 0.0
     if mode == "constant":
-        return F.pad(x, _spatial(pads, x.ndim), value=fill)
+        return F.pad(x, padding_of(pads, x.ndim), value=fill)
     inside = [pads[axis + half * x.ndim] for axis in reversed(range(2, x.ndim)) for half in (0, 1)]
     return F.pad(x, inside, mode={"reflect": "reflect", "edge": "replicate", "wrap": "circular"}[mode])
 
@@ -305,7 +174,7 @@ def _divided(inputs: Inputs, attributes: Attributes) -> Tensor:
 
 
 def _gelu(inputs: Inputs, attributes: Attributes) -> Tensor:
-    return F.gelu(inputs[0], approximate=_text(attributes.get("approximate", "none")))
+    return F.gelu(inputs[0], approximate=words_of(attributes.get("approximate", "none")))
 
 
 def _many(combine: Callable[[Tensor, Tensor], Tensor]) -> Operator:
@@ -316,10 +185,6 @@ def _many(combine: Callable[[Tensor, Tensor], Tensor]) -> Operator:
         return made
 
     return over
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _one(function: Callable[[Tensor], Tensor]) -> Operator:
@@ -334,19 +199,19 @@ OPERATORS: dict[str, Operator] = {
     "Abs": _one(torch.abs),
     "Add": _two(torch.add),
     "And": _two(torch.logical_and),
-    "AveragePool": _pool("average"),
-    "BatchNormalization": _batch_norm,
+    "AveragePool": pool_of("average"),
+    "BatchNormalization": batch_norm,
     "Cast": _cast,
     "Ceil": _one(torch.ceil),
     "Clip": _clip,
     "Concat": lambda inputs, attributes: torch.cat(tuple(inputs), attributes["axis"]),
     "ConstantOfShape": _filled,
-    "Conv": _conv,
-    "ConvTranspose": _conv_transpose,
+    "Conv": convolve,
+    "ConvTranspose": convolve_back,
     "Cos": _one(torch.cos),
     "Div": _divided,
     "Dropout": _one(lambda x: x),
-    "Einsum": lambda inputs, attributes: torch.einsum(_text(attributes["equation"]), *inputs),
+    "Einsum": lambda inputs, attributes: torch.einsum(words_of(attributes["equation"]), *inputs),
     "Elu": lambda inputs, attributes: F.elu(inputs[0], attributes.get("alpha", 1.0)),
     "Equal": _two(torch.eq),
     "Erf": _one(torch.erf),
@@ -358,24 +223,24 @@ OPERATORS: dict[str, Operator] = {
     "Floor": _one(torch.floor),
     "Gather": _gather,
     "Gelu": _gelu,
-    "Gemm": _gemm,
+    "Gemm": affine,
     "GlobalAveragePool": _one(lambda x: x.mean(tuple(range(2, x.ndim)), keepdim=True)),
     "Greater": _two(torch.gt),
     "GreaterOrEqual": _two(torch.ge),
-    "GroupNormalization": _group_norm,
+    "GroupNormalization": group_norm,
     "HardSigmoid": lambda inputs, attributes: (
         attributes.get("alpha", 0.2) * inputs[0] + attributes.get("beta", 0.5)
     ).clamp(0, 1),
     "Identity": _one(lambda x: x),
-    "InstanceNormalization": _instance_norm,
-    "LayerNormalization": _layer_norm,
+    "InstanceNormalization": instance_norm,
+    "LayerNormalization": layer_norm,
     "LeakyRelu": lambda inputs, attributes: F.leaky_relu(inputs[0], attributes.get("alpha", 0.01)),
     "Less": _two(torch.lt),
     "LessOrEqual": _two(torch.le),
     "Log": _one(torch.log),
     "MatMul": _two(torch.matmul),
     "Max": _many(torch.maximum),
-    "MaxPool": _pool("max"),
+    "MaxPool": pool_of("max"),
     "Min": _many(torch.minimum),
     "Mul": _two(torch.mul),
     "Neg": _one(torch.neg),
@@ -397,7 +262,7 @@ OPERATORS: dict[str, Operator] = {
     "ReduceSumSquare": _reduce("squares"),
     "Relu": _one(torch.relu),
     "Reshape": _reshape,
-    "Resize": _resize,
+    "Resize": resize,
     "Shape": lambda inputs, attributes: torch.tensor(
         inputs[0].shape[attributes.get("start", 0) : attributes.get("end")], dtype=torch.int64
     ),

@@ -7,6 +7,7 @@ and where they shrink there is a boundary.
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -229,6 +230,7 @@ def _write_film(frames: np.ndarray, path: Path, seconds: float) -> None:
     except ImportError:
         raise MissingExtra.of("imageio-ffmpeg", "movies") from None
     rows, columns = frames.shape[1:3]
-    frames = np.pad(frames, ((0, 0), (0, rows % 2), (0, columns % 2), (0, 0)), mode="edge")
-    options = {"codec": "libx264", "pixelformat": "yuv420p", "macro_block_size": 2}
-    imageio.mimwrite(path, list(frames), format="FFMPEG", fps=1.0 / seconds, **options)  # type: ignore[arg-type]
+    odd = [(0, 0), (0, int(rows) % 2), (0, int(columns) % 2), (0, 0)]
+    frames = np.pad(frames, odd, mode="edge")
+    options: dict[str, Any] = {"codec": "libx264", "pixelformat": "yuv420p", "macro_block_size": 2}
+    imageio.mimwrite(path, list(frames), format="FFMPEG", fps=1.0 / seconds, **options)
