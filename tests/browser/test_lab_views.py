@@ -69,6 +69,8 @@ def test_directions_follow_a_slider(lab, page, run_notebook, shoot):
 
 @pytest.mark.slow
 def test_frames_open_behind_a_bar_and_are_pointed_at_enclosed_and_dragged(lab, page, run_notebook, shoot):
+    from playwright.sync_api import expect
+
     cells = [
         "from widgets.views import ConDAExplorer",
         "view = ConDAExplorer('wake', iterations=300, restarts=1)\nview",
@@ -95,10 +97,13 @@ def test_frames_open_behind_a_bar_and_are_pointed_at_enclosed_and_dragged(lab, p
     page.mouse.up()
     page.keyboard.up("Shift")
     page.locator(".wb-facts td", has_text=re.compile(r"[1-9]\d* of \d+ frames selected")).wait_for()
+    length = page.locator(".wb-facts tr:has(th:text-is('length in c')) td")
+    before = length.inner_text()
     page.mouse.move(x, y)
     page.mouse.down()
     page.mouse.move(field["x"] + 0.75 * field["width"], field["y"] + 0.5 * field["height"], steps=8)
     page.mouse.up()
+    expect(length).not_to_have_text(before, timeout=PATIENCE)
     page.locator(".wb-facts td", has_text=re.compile(r"▲ \d+ of 33 points off")).wait_for()
     shoot("lab-conda")
     assert "Traceback" not in page.inner_text(".jp-Notebook")
