@@ -276,7 +276,9 @@ class PathExplorer(SolvingView):
         self.facts.value = facts_table(self.session.facts(answer), self._look)
         if answer.speed == "full" or not answer.result.report.converged:
             line = status_line(answer.result.report, answer.result.provenance)
+            state, subject = answer.state, self.session.subject
             notes = [
+                *subject.remarks(start=state.start, end=state.end),
                 *answer.result.report.warnings,
                 *(["stopped by you, best so far"] if outcome.stopped else []),
             ]

@@ -4,8 +4,10 @@ import json
 import threading
 import time
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from widgets.session import PathSession
 from widgets.state import PathState, cell_of
@@ -236,3 +238,13 @@ def test_empty_entries_become_the_subjects_own_on_an_open_view_too():
 def test_a_regime_that_the_subject_lacks_is_refused():
     with pytest.raises(SettingError, match="regime='foo'"):
         PathExplorer("v_mixture", regime="foo")
+
+
+def test_a_picture_on_a_light_background_is_named_beside_its_path(tmp_path):
+    pixels = np.full((28, 28), 255, np.uint8)
+    pixels[8:20, 12:16] = 0
+    Image.fromarray(pixels).save(tmp_path / "light.png")
+    view = PathExplorer("digits", str(tmp_path / "light.png"), "0", nodes=5, steps=4, regime="transport")
+    assert view.wait(60)
+    assert "light.png has a background 1.00" in view.status.text
+    view.close()
