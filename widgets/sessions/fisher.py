@@ -27,6 +27,7 @@ from widgets.figures.fisher import (
     map_figure,
     reading_of,
     resolution_figure,
+    slopes_figure,
     step_of,
 )
 from widgets.scheduling import Progress, Speed
@@ -42,13 +43,17 @@ from workbench.metrics import Metric
 from workbench.phases import (
     LatentSlice,
     LocalDimension,
+    exact_slope,
     measure_dimension,
+    measure_slope,
     slice_metric,
 )
 
 _GRID = {"coarse": 24, "full": 64}
 _SLICE_GRID = 12
 """Grid points along a side of a slice while a point is dragged."""
+SLOPE_STEPS = 60
+"""Steps of the flow of two Gaussians; its steepness is then right to four digits."""
 LEARNED_GRID = 20
 """Most grid points along a side that a potential is fitted to while somebody waits."""
 
@@ -69,6 +74,7 @@ class FisherAnswer:
             dragging.
         labels: Known phases on the field's grid, shape (rows, columns); None if there are none, and while
             dragging.
+        slope: Steepness of the boundary of two Gaussians, through their integrated flow; None elsewhere.
     """
 
     state: FisherState
@@ -79,6 +85,7 @@ class FisherAnswer:
     own_length: float | None = None
     dimensions: tuple[LocalDimension, ...] = ()
     labels: torch.Tensor | None = None
+    slope: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +95,7 @@ class _Ground:
     field: MetricField
     metric: Metric
     labels: torch.Tensor | None
+    slope: float | None
 
 
 class FisherSession:
@@ -146,7 +154,7 @@ class FisherSession:
             **_effort(state, speed),
         )
         if not sliced or speed != "full" or cancel.is_set():
-            return FisherAnswer(state, speed, space, field, result, labels=labels)
+            return FisherAnswer(state, speed, space, field, result, labels=labels, slope=ground.slope)
         own = float(curve_length(metric, result.shortest.curve.points))
         plane = self._plane(state)
         with torch.no_grad():
@@ -170,7 +178,7 @@ class FisherSession:
         plane = self._plane(state) if state.space == "slice" else None
         sides = _GRID if plane is None else {"coarse": _SLICE_GRID, "full": state.resolution}
         cut = None if plane is None else (*cut_of(state), state.measure)
-        what = (space.name, state.sites, state.size, space.x, space.y, cut)
+        what = (space.name, state.sites, state.size, state.width, space.x, space.y, cut)
         keys = [(*what, sides[kind]) for kind in ("full", speed)]
         for key in keys:
             if key in self._grounds:
@@ -193,6 +201,8 @@ class FisherSession:
             field = measure_metric_field(
                 metric, window, columns=side, rows=side, like=space.start, progress=tell
             )
+            steep = space.name == "two_gaussians" and speed == "full"
+            slope = measure_slope(state.width, steps=SLOPE_STEPS, progress=tell) if steep else None
             labels = None
             if space.phases is not None and speed == "full":
                 x, y = (torch.linspace(*span, side).to(space.start) for span in (space.x, space.y))
@@ -209,7 +219,7 @@ class FisherSession:
         with self._lock:
             if len(self._grounds) > 16:
                 self._grounds.clear()
-            self._grounds[keys[-1]] = ground = _Ground(field, metric, labels)
+            self._grounds[keys[-1]] = ground = _Ground(field, metric, labels, slope)
         return ground
 
     # -- showing
@@ -254,7 +264,9 @@ class FisherSession:
         return self._plane(state).rounding if state.space == "slice" else 0.0
 
     def resolution_figure(self, answer: FisherAnswer, look: Theme) -> go.Figure | None:
-        """The resolution bar of a slice: its window and grid step against rounding; None elsewhere."""
+        """A boundary looked at closely: resolution of a slice, steepness between two Gaussians."""
+        if answer.slope is not None:
+            return slopes_figure([answer.state.width], [answer.slope], span=(0.25, 2.0), theme=look)
         if answer.state.space != "slice":
             return None
         rounding = self.rounding(answer.state)
@@ -284,6 +296,13 @@ class FisherSession:
             if found.normal is not None:
                 words = f"{found.normal.dimension} of {found.ambient}, gap {found.normal.gap:.2g}"
                 rows.append((f"normal bundle at {where}", words))
+        if answer.slope is not None:
+            exact = exact_slope(answer.state.width)
+            rows.append(("steepness of the boundary, s exp(1 / 2s²)", f"{exact:.5g}"))
+            rows.append(("through the integrated flow", f"{answer.slope:.5g}"))
+            rows.append(("largest on the grid", f"{float(answer.field.largest.max()) ** 0.5:.5g}"))
+            rows.append(("smooth below a step of", f"{1.0 / exact:.2g}"))
+            rows.append(("grid step", f"{step_of(answer.field):.2g}"))
         rounding = self.rounding(answer.state)
         if rounding:
             step = step_of(answer.field)

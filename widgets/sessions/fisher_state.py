@@ -10,8 +10,7 @@ import torch
 from widgets.cells import read_values
 from widgets.figures.fisher import READINGS
 from workbench.errors import SettingError
-from workbench.fields import Window
-from workbench.geodesics.gallery import Space, open_space
+from workbench.geodesics.gallery import ZOOMED, Space, open_space
 from workbench.phases import MEASURES, LatentSlice, open_slice
 
 
@@ -29,6 +28,7 @@ class FisherState:
         draws: Stationary states the notebook draws for its current.
         chain: Sites of the chain whose potential the notebook learns.
         size: Side of the Ising lattice.
+        width: Width of the two Gaussians whose flow is looked at.
         grid: Points along each coordinate of the window in which the notebook learns its metric.
         per_cell: Lattices drawn at each.
         sweeps: Sweeps of the sampler.
@@ -39,8 +39,8 @@ class FisherState:
         corners: Three samples "0;1;2" whose latents span it; empty draws them.
         judge: Whose features measure its samples; empty for the model's own.
         resolution: Grid points along each side of the slice.
-        zoom: How often the slice's window is halved about its middle.
-        middle: Middle of a zoomed window "a,b"; empty for that of the slice.
+        zoom: How often the window of the slice or of the flow is halved about its middle.
+        middle: Middle of a zoomed window "a,b"; empty for that of the whole.
         flow_steps: Steps of the deterministic sampler.
         device: Where to compute.
         dtype: Arithmetic of the generative model.
@@ -56,6 +56,7 @@ class FisherState:
     draws: int = 500
     chain: int = 6
     size: int = 4
+    width: float = 0.5
     grid: int = 8
     per_cell: int = 100
     sweeps: int = 60
@@ -92,16 +93,12 @@ def space_of(state: FisherState) -> Space:
     if state.measure not in MEASURES:
         raise SettingError(f"measure {state.measure!r}", f"one of {', '.join(MEASURES)}")
     if state.space != "slice":
-        return open_space(state.space, sites=state.sites, size=state.size)
+        space = open_space(state.space, sites=state.sites, size=state.size, width=state.width)
+        return space.zoomed(state.middle, state.zoom) if state.space in ZOOMED else space
     plane = plane_of(state)
     space = open_space("slice", plane=plane.metric(), device=plane.corners.device)
-    centre = space.point(state.middle, torch.full_like(space.start, 0.5)).tolist()
-    window = Window(space.x, space.y).zoomed(centre[0], centre[1], max(0, state.zoom))
-    low = space.start.new_tensor([window.x[0], window.y[0]])
-    size = space.start.new_tensor([window.x[1] - window.x[0], window.y[1] - window.y[0]])
-    ends = {"start": low + size * space.start, "end": low + size * space.end}
     phases = plane.labels if plane.classify is not None else None
-    return dataclasses.replace(space, x=window.x, y=window.y, phases=phases, **ends)
+    return dataclasses.replace(space.zoomed(state.middle, state.zoom), phases=phases)
 
 
 def plane_of(state: FisherState) -> LatentSlice:

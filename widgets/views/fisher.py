@@ -19,7 +19,7 @@ from widgets.sessions.fisher_state import FisherState, space_of
 from widgets.theme import theme_of
 from widgets.views.solving import SolvingView
 from workbench.errors import WorkbenchError
-from workbench.geodesics.gallery import SPACES
+from workbench.geodesics.gallery import SPACES, ZOOMED
 from workbench.lenses.fisher import GeodesicResult
 from workbench.phases import LATENTS, MEASURES
 
@@ -102,6 +102,7 @@ class FisherExplorer(SolvingView):
             )
         }
         self.controls["nodes"] = number_slider("nodes", state.nodes, 9, 129, step=8)
+        self.controls["width"] = number_slider("width s", state.width, 0.4, 2.0, step=0.05)
         self._cut: dict[str, Any] = {
             name: ipywidgets.Text(
                 value=getattr(state, name),
@@ -156,9 +157,11 @@ class FisherExplorer(SolvingView):
             self.state = self.state.but(**{name: change["new"]})
 
     def _show_cut(self, state: FisherState) -> None:
-        """The controls of a slice only where a slice is shown."""
-        for control in self._cut.values():
-            control.layout.display = None if state.space == "slice" else "none"
+        """The controls of a slice, of a width and of a zoom only where there is one."""
+        self.controls["width"].layout.display = None if state.space == "two_gaussians" else "none"
+        for name, control in self._cut.items():
+            shown = state.space == "slice" or (name in ("middle", "zoom") and state.space in ZOOMED)
+            control.layout.display = None if shown else "none"
 
     def _copied(self, _: Any) -> None:
         self.parameters.value = self.to_parameters()

@@ -4,6 +4,10 @@ On the torus of radii 2 and 1 distances follow from the conserved angular moment
 outer equator is the trap among them: it is a geodesic, but past the conjugate point at v = 1.814 no longer
 the shortest.
 
+The flow of two Gaussians at -1 and 1 of width s takes a unit-normal latent to the quantile of the mixture, so
+that its latent plane is isometric to the plane of samples: distances are straight there, and all of the way
+between the modes lies in a strip of latents of width 1 / L, L = s exp(1 / 2 s^2).
+
 References:
     do Carmo, "Differential Geometry of Curves and Surfaces", 1976, section 4.4
 """
@@ -13,7 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from workbench.metrics import Chart, Pullback
+from workbench.errors import SettingError
+from workbench.metrics import Chart, MatrixMetric, Pullback
 
 _PI = torch.pi
 
@@ -61,3 +66,60 @@ def torus_distances() -> tuple[KnownDistance, ...]:
         KnownDistance(name, torch.tensor(start).double(), torch.tensor(end).double(), distance)
         for name, start, end, distance in cases
     )
+
+
+def two_gaussian_samples(z: Tensor, width: float) -> Tensor:
+    """Samples of latents (z1, z2) by the flow of two Gaussians in the first coordinate and one in the second.
+
+    Args:
+        z: Latents, shape (*batch, 2).
+        width: s of each Gaussian; the modes lie at -1 and 1.
+
+    Returns:
+        Shape (*batch, 2). By halving, exact to rounding; differentiable once.
+    """
+    size = z[..., 0].abs()
+    low, high = torch.zeros_like(size).detach(), (1.0 + width * size).detach()
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        below = _share(middle, width) < 0.5 * torch.erf(size * 0.5**0.5)
+        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+    x = 0.5 * (low + high)
+    density = _density(x, width)
+    slope = torch.exp(-0.5 * size.square()) / ((2.0 * _PI) ** 0.5 * density)
+    x = x + slope.detach() * (size - size.detach())
+    return torch.stack((torch.sign(z[..., 0]) * x, width * z[..., 1]), dim=-1)
+
+
+def _share(x: Tensor, width: float) -> Tensor:
+    """Probability of the mixture between 0 and x."""
+    scale = width * 2.0**0.5
+    return 0.25 * (torch.erf((x - 1.0) / scale) + torch.erf((x + 1.0) / scale))
+
+
+def _density(x: Tensor, width: float) -> Tensor:
+    near, far = (torch.exp(-0.5 * ((x - side) / width).square()) for side in (1.0, -1.0))
+    return 0.5 * (near + far) / (width * (2.0 * _PI) ** 0.5)
+
+
+def two_gaussians_plane(width: float) -> MatrixMetric:
+    """The metric of those samples in their latents: diag(dx/dz1 squared, s squared).
+
+    Args:
+        width: s of each Gaussian, from 0.4 to 2: below, the strip between the modes is finer than any nodes.
+
+    Returns:
+        A formula; no model is called.
+
+    Raises:
+        SettingError: If the width is out of range.
+    """
+    if not 0.4 <= width <= 2.0:
+        raise SettingError(f"Gaussians of width {width}", "a width from 0.4 to 2", "width=0.5")
+
+    def matrices(z: Tensor) -> Tensor:
+        x = two_gaussian_samples(z, width)[..., 0]
+        slope = torch.exp(-0.5 * z[..., 0].square()) / ((2.0 * _PI) ** 0.5 * _density(x, width))
+        return torch.diag_embed(torch.stack((slope.square(), torch.full_like(slope, width**2)), dim=-1))
+
+    return MatrixMetric(matrices, Chart("latents", 2, ("z", "z₂")), f"flow of two Gaussians, s = {width:g}")

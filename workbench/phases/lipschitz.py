@@ -122,16 +122,19 @@ class FlowMap:
         return jvp(self, (z,), (v,))
 
 
-def measure_slope(deviation: float, *, steps: int = 240) -> float:
+def measure_slope(deviation: float, *, steps: int = 240, progress: Progress | None = None) -> float:
     """Slope at the boundary of the integrated flow of `two_gaussians`, by a forward derivative in float64.
 
     Args:
         deviation: s of each Gaussian.
         steps: Steps of the flow.
+        progress: Called before each step; what it raises ends the flow.
 
     Returns:
         An estimate of `exact_slope` whose relative error falls with the fourth power of the steps.
     """
-    flow = FlowMap(two_gaussians(deviation), sigma_max=1e3, softness=0.5 * deviation, steps=steps)
+    flow = FlowMap(
+        two_gaussians(deviation), sigma_max=1e3, softness=0.5 * deviation, steps=steps, progress=progress
+    )
     zero = torch.zeros(1, 1, dtype=torch.float64)
     return float(flow.push(zero, torch.ones_like(zero))[1])

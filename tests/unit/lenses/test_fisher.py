@@ -15,6 +15,8 @@ from workbench.embeddings import Slice
 from workbench.errors import ConvergenceWarning, SettingError, ShapeError
 from workbench.fields import Window
 from workbench.geodesics import NoCurveLeft, relax_levels, torus, torus_distances
+from workbench.geodesics.gallery import open_space
+from workbench.geodesics.known import two_gaussian_samples
 from workbench.geodesics.results import distinct_curves
 from workbench.lenses.fisher import (
     GeodesicResult,
@@ -330,3 +332,14 @@ def test_natural_and_usual_coordinates_agree():
 def test_known_distances_on_the_torus(case):
     found = find_geodesic(torus(), case.start, case.end, starts=2, levels=3)
     assert found.distance.value == pytest.approx(case.distance, rel=1e-6)
+
+
+def test_the_latents_of_two_gaussians_are_as_far_apart_as_their_samples():
+    space = open_space("two_gaussians", width=0.5)
+    found = find_geodesic(space.metric, space.start, space.end, starts=1)
+    exact = two_gaussian_samples(torch.stack((space.start, space.end)), 0.5).diff(dim=0).norm()
+    assert found.distance.value == pytest.approx(float(exact), rel=1e-6)
+    steepest = space.metric.matrix(torch.zeros(1, 2))[0, 0, 0].sqrt()
+    assert float(steepest) == pytest.approx(0.5 * math.exp(2.0), rel=1e-12)
+    with pytest.raises(SettingError, match=r"width from 0\.4 to 2"):
+        open_space("two_gaussians", width=0.1)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -182,3 +183,19 @@ def test_a_field_is_cancelled_between_the_steps_of_its_flow(monkeypatch):
     cancel.clear()
     assert asked(session, state).field.indefinite.shape == (16, 16)
     assert not any(words.startswith("step 4") for words in said)
+
+
+def test_the_flow_of_two_gaussians_shows_its_exact_steepness_and_is_zoomed(view):
+    view.controls["space"].value = "two_gaussians"
+    assert view.wait()
+    exact = 0.5 * math.exp(2.0)
+    assert view.answer.slope == pytest.approx(exact, rel=1e-4)
+    assert "s exp(1 / 2s²)" in [trace.name for trace in view.bar.figure.data]
+    assert "phase boundary" in [trace.name for trace in view.map.figure.data]
+    assert view.controls["width"].layout.display is None
+    assert view.controls["zoom"].layout.display is None
+    assert view.controls["model"].layout.display == "none"
+    view.controls["zoom"].value = 8
+    assert view.wait()
+    assert view.session.space.x == pytest.approx((-(2.0**-7), 2.0**-7))
+    assert float(view.answer.field.largest.min()) ** 0.5 == pytest.approx(exact, rel=1e-2)  # level: smooth

@@ -18,7 +18,7 @@ from widgets.scheduling import Outcome, Speed
 from widgets.sessions.fisher import FisherSession
 from widgets.sessions.fisher_state import FisherState
 from workbench.errors import WorkbenchError
-from workbench.geodesics.gallery import SPACES
+from workbench.geodesics.gallery import SPACES, ZOOMED
 from workbench.phases import LATENTS, MEASURES
 
 CUT = ("model", "latents", "measure", "corners", "middle", "zoom", "resolution")
@@ -52,6 +52,7 @@ class FisherTab:
             "start": pn.widgets.TextInput(label="start", placeholder="the space's own", width=SIDE),
             "end": pn.widgets.TextInput(label="end", placeholder="the space's own", width=SIDE),
             "nodes": Slider(host.look, "nodes", value=33, start=9, end=129, step=8),
+            "width": Slider(host.look, "width s", value=0.5, start=0.4, end=2.0, step=0.05),
             **self._cut(),
         }
         self.cancel = pn.widgets.Button(label="Cancel")
@@ -100,8 +101,11 @@ class FisherTab:
                 control.value = getattr(self.session.state, name)
         finally:
             self._syncing = False
+        space = self.session.state.space
+        self.controls["width"].visible = space == "two_gaussians"
         for name in CUT:
-            self.controls[name].visible = self.session.state.space == "slice"
+            zooms = name in ("middle", "zoom") and space in ZOOMED
+            self.controls[name].visible = space == "slice" or zooms
         self.host.remember(self.name, self.values())
 
     def _controlled(self, event: Any) -> None:

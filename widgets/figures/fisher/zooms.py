@@ -69,20 +69,25 @@ def sensitivity_figure(found: Sensitivity, *, theme: str | Theme = "light") -> g
 
 
 def slopes_figure(
-    deviations: Sequence[float], measured: Sequence[float], *, theme: str | Theme = "light"
+    deviations: Sequence[float],
+    measured: Sequence[float],
+    *,
+    span: tuple[float, float] | None = None,
+    theme: str | Theme = "light",
 ) -> go.Figure:
     """Steepness of the flow of two Gaussians: the formula and what the integrated flow says.
 
     Args:
         deviations: s of the Gaussians, in units of half their distance.
         measured: Slope at the boundary for each, by a forward derivative through the flow.
+        span: Widths between which the formula is drawn; those of the Gaussians if None.
         theme: Name or theme.
 
     Returns:
         Traces "s exp(1 / 2s²)" and "integrated flow".
     """
     look = theme_of(theme)
-    low, high = min(deviations), max(deviations)
+    low, high = (min(deviations), max(deviations)) if span is None else span
     fine = [low * (high / low) ** (k / 100) for k in range(101)] if high > low else [low]
     drawing = go.Figure()
     drawing.add_scatter(
