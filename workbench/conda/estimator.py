@@ -55,7 +55,7 @@ class ConDA(TransformerMixin, BaseEstimator):
         hidden: Width of the hidden layers.
         layers: Hidden layers of the perceptron.
         scaling: "columns", "pca", "white", "none" or "auto".
-        components: How many components "pca" and "white" keep.
+        components: How many components "pca" and "white" keep; None chooses by the number of frames.
         iterations: Optimiser steps.
         batch: References, and negatives, a step.
         rate: Peak learning rate.
@@ -92,7 +92,7 @@ class ConDA(TransformerMixin, BaseEstimator):
         hidden: int = 64,
         layers: int = 3,
         scaling: str = "auto",
-        components: int = 64,
+        components: int | None = None,
         iterations: int = 1000,
         batch: int = 512,
         rate: float = 1e-3,

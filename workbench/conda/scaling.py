@@ -50,7 +50,9 @@ def fit_scaling(table: Latents, config: CondaConfig, generator: torch.Generator,
         spread = rows.std(dim=0)
         spread = torch.where(spread > 1e-12 * spread.max(), spread, torch.inf)
         return center.to(dtype), spread.reciprocal().to(dtype)
-    values, basis = _principal(rows, min(config.components, len(rows) - 1, table.dim))
+    few = max(2 * config.dim, min(WIDE, len(table) // 10))
+    most = few if config.components is None else config.components
+    values, basis = _principal(rows, min(most, len(rows) - 1, table.dim))
     spread = (values / (len(rows) - 1)).sqrt()
     basis = basis / (spread if wanted == "white" else spread[0])
     return center.to(dtype), basis.to(dtype)

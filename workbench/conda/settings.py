@@ -10,7 +10,7 @@ SCALINGS = ("auto", "none", "columns", "pca", "white")
 """What is done to latents before the network sees them."""
 
 WIDE = 64
-"""Latents of more entries are reduced to this many components by "auto"."""
+"""Latents of more entries are reduced by "auto", to this many components at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,8 @@ class CondaConfig:
         layers: Hidden layers of the perceptron.
         scaling: "columns" (mean 0, spread 1 each), "pca" (leading components, one common scale), "white"
             (components of spread 1), "none"; "auto" takes columns up to 64 entries and pca above.
-        components: How many components "pca" and "white" keep.
+        components: How many components "pca" and "white" keep; None for a tenth of the frames, at least twice
+            the dimension and at most 64: what few frames say of further ones is noise, which a network learns.
         iterations: Optimiser steps.
         batch: References, and negatives, a step.
         rate: Peak learning rate of Adam, falling to zero along a cosine.
@@ -55,7 +56,7 @@ class CondaConfig:
     hidden: int = 64
     layers: int = 3
     scaling: str = "auto"
-    components: int = WIDE
+    components: int | None = None
     iterations: int = 1000
     batch: int = 512
     rate: float = 1e-3
@@ -68,8 +69,9 @@ class CondaConfig:
         Raises:
             SettingError: In one sentence.
         """
-        for name in ("dim", "hidden", "layers", "components", "iterations", "restarts"):
+        for name in ("dim", "hidden", "layers", "iterations", "restarts"):
             check_count(name, getattr(self, name))
+        check_count("components", self.components, none=True)
         check_count("batch", self.batch, least=2)
         check_choice("positives", self.positives, ("auto", *KINDS))
         check_choice("prior", self.prior, PRIORS)

@@ -35,7 +35,7 @@ from workbench.training import TrainSettings, fit_denoiser
 NAMED = ("wake", *RECORDINGS, "glyphs")
 """Frames that have a name; everything else is a path."""
 
-_AXES = 32  # principal directions that a model of one's own sees
+_AXES = 32  # principal directions that a model of one's own sees at most; one for ten frames
 
 
 def open_frames(
@@ -135,7 +135,7 @@ def fit_frame_model(
     generator = seeded(generator)
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(generator.initial_seed())
-        axes = min(_AXES, data.shape[1], len(data) // 4)
+        axes = min(_AXES, data.shape[1], max(4, len(data) // 10))
         inner = PrincipalMlp(data.shape[1], axes, width, 3, len(classes)).float()
     std = float((data - data.mean(0)).square().mean().sqrt()) or 1.0
     inner.fit_axes(data, std)

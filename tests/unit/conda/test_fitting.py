@@ -203,6 +203,13 @@ def test_more_entries_than_frames_find_the_same_components(generator):
     assert_close(((latents - center) @ basis).norm(dim=0), values[:5] / values[0] * 29**0.5)
 
 
+@pytest.mark.parametrize(("frames", "kept"), [(40, 6), (200, 20), (2000, 64)])
+def test_few_frames_are_seen_in_few_components(frames, kept, generator):
+    latents = torch.randn(frames, 100, generator=generator)
+    _, basis = fit_scaling(open_latents(latents), CondaConfig(dim=3), generator, torch.float64)
+    assert basis.shape == (100, kept)
+
+
 def test_a_direction_is_as_long_as_its_partner_is_known_from_it():
     """Every combination of signs: all shared, half shared, nothing shared, and turned around."""
     sign = torch.tensor([-1.0, 1.0], dtype=torch.float64)
