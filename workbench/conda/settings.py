@@ -34,7 +34,7 @@ class CondaConfig:
         scaling: "columns" (mean 0, spread 1 each), "pca" (leading components, one common scale), "white"
             (components of spread 1), "none"; "auto" takes columns up to 64 entries and pca above.
         components: How many components "pca" and "white" keep; None for a tenth of the frames, at least twice
-            the dimension and at most 64: what few frames say of further ones is noise, which a network learns.
+            the dimension and at most 64: of further ones few frames tell noise, which a network learns.
         iterations: Optimiser steps.
         batch: References, and negatives, a step.
         rate: Peak learning rate of Adam, falling to zero along a cosine.
