@@ -1,16 +1,18 @@
 """How much memory a computation takes, and how many points of it fit into a budget.
 
-The peak is of what lives during one call: every tensor is followed from the operation that makes it to its
-end, storages shared by views counted once. On a few points it says what a point takes, and so how many go
+The peak is of what lives during one call: every storage is followed from the operation that makes it to its
+end, once for all its views; what was there before, points or weights, is not the call's. On a few points it says what a point takes, and so how many go
 into one batch: all of them where they fit.
 """
 
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 PROBE = 64
 """Points that are tried to see what one of them takes."""
@@ -21,40 +23,46 @@ BUDGET = 2 * 2**30
 
 
 class Live(TorchDispatchMode):
-    """Bytes that live, and their peak, while operations run on this thread."""
+    """Bytes that live, and their peak, of what the operations on this thread make.
+
+    What was there before is left out, and so are the views of it.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.held: dict[int, tuple[int, int]] = {}  # storage address: (tensors on it, its bytes)
+        self.known: weakref.WeakSet[Any] = weakref.WeakSet()
         self.live = self.peak = 0
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.known.update(_storages((args, kwargs)))  # one that is not known here was there before
         out = func(*args, **(kwargs or {}))
-        for tensor in out if isinstance(out, tuple | list) else (out,):
-            if isinstance(tensor, Tensor):
-                self._note(tensor)
+        for storage in _storages(out):
+            if storage not in self.known:
+                self._count(storage)
         return out
 
-    def _note(self, tensor: Tensor) -> None:
-        storage = tensor.untyped_storage()
-        try:
-            key, size = storage.data_ptr(), storage.nbytes()
-        except RuntimeError:  # a wrapper around other tensors, as transforms make them: no memory of its own
-            return
-        count, _ = self.held.get(key, (0, 0))
-        if count == 0:
-            self.live += size
-            self.peak = max(self.peak, self.live)
-        self.held[key] = (count + 1, size)
-        weakref.finalize(tensor, self._drop, key)
+    def _count(self, storage: Any) -> None:
+        size = storage.nbytes()
+        self.known.add(storage)
+        self.live += size
+        self.peak = max(self.peak, self.live)
+        weakref.finalize(storage, self._freed, size)
 
-    def _drop(self, key: int) -> None:
-        count, size = self.held.get(key, (0, 0))
-        if count == 1:
-            self.live -= size
-            del self.held[key]
-        elif count > 1:
-            self.held[key] = (count - 1, size)
+    def _freed(self, size: int) -> None:
+        self.live -= size
+
+
+def _storages(tree: Any) -> list[Any]:
+    """The storages of all tensors in a tree; wrappers around others, as transforms make them, have none."""
+    found = []
+    for leaf in tree_leaves(tree):
+        if isinstance(leaf, Tensor):
+            try:
+                leaf.untyped_storage().data_ptr()
+            except RuntimeError:
+                continue
+            found.append(leaf.untyped_storage())
+    return found
 
 
 def points_together(
@@ -73,8 +81,9 @@ def points_together(
     count = len(points)
     if count <= SMALL:
         return max(1, count)
+    few = points[:PROBE]
     with Live() as counter:
-        evaluate(points[:PROBE])
+        evaluate(few)
     if budget is None:
         cuda = points.device.type == "cuda"
         budget = torch.cuda.mem_get_info(points.device)[0] // 2 if cuda else BUDGET

@@ -44,3 +44,25 @@ def test_few_points_go_untried():
     assert points_together(counted(rows), torch.zeros(SMALL, 2), budget=1) == SMALL
     assert rows == []
     assert points_together(counted(rows), torch.zeros(0, 2)) == 1
+
+
+def test_what_was_there_before_is_not_counted():
+    weight, points = torch.zeros(2000, 100), torch.zeros(10000, 100)
+    with Live() as counter:
+        weight.t().contiguous()
+        held = points[:3].mT.reshape(-1) @ points[3:6].flatten()
+        assert counter.live == held.nbytes
+    assert counter.peak == weight.nbytes
+
+
+@pytest.mark.parametrize("dim", [2, 256])
+def test_neither_all_points_nor_a_layers_weights_cut_a_batch(dim):
+    layer = torch.nn.Linear(dim, WIDE, dtype=torch.float64)
+
+    def evaluate(points):
+        return layer(points[:, :dim]).sum(dim=1)
+
+    points = torch.zeros(2**22 // dim, dim)
+    assert points.nbytes > 2 * PROBE * WIDE * 8  # more than a trial makes
+    together = points_together(evaluate, points, budget=1000 * WIDE * 8)
+    assert together == pytest.approx(1000, rel=0.1)

@@ -2,22 +2,19 @@
 
 Activations grow with the batch and nothing on paper says by how much, so one and two points are sent through,
 with the record that a derivative needs, and the peak is measured: by the allocator's own count on CUDA,
-elsewhere by counting the live storages of every operation. The batch that fits is tried before it is used.
+elsewhere by counting the live storages that the operations make. The batch that fits is tried before it is used.
 """
 
-import weakref
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from workbench.adapters.wrap import WrappedModel
 from workbench.checks import check_count
 from workbench.decoders import LatentModel
 from workbench.errors import SettingError
+from workbench.memory import Live
 
 LARGEST = 4096
 """Points beyond which a larger batch is not looked for."""
@@ -40,34 +37,6 @@ class BatchFit:
     tried: tuple[int, ...]
 
 
-class _Live(TorchDispatchMode):
-    """Counts the bytes of storages that are alive, and the most there ever were."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = self.most = 0
-        self.known: weakref.WeakSet[Any] = weakref.WeakSet()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        for one in tree_leaves(made):
-            if isinstance(one, Tensor):
-                self._count(one.untyped_storage())
-        return made
-
-    def _count(self, storage: Any) -> None:
-        if storage in self.known:
-            return
-        size = storage.nbytes()
-        self.known.add(storage)
-        self.now += size
-        self.most = max(self.most, self.now)
-        weakref.finalize(storage, self._freed, size)
-
-    def _freed(self, size: int) -> None:
-        self.now -= size
-
-
 def peak_bytes(model: WrappedModel, count: int, *, device: torch.device | str = "cpu") -> int:
     """Peak memory of one network call with its derivative in the points.
 
@@ -83,9 +52,11 @@ def peak_bytes(model: WrappedModel, count: int, *, device: torch.device | str = 
     device = torch.device(device)
     dtype = model.dtype or torch.get_default_dtype()
     sigma = (model.frame.sigma_min * model.frame.sigma_max) ** 0.5
-    y = torch.zeros(count, model.frame.dim, device=device, dtype=dtype, requires_grad=_has_derivatives(model))
 
     def call() -> None:
+        y = torch.zeros(
+            count, model.frame.dim, device=device, dtype=dtype, requires_grad=_has_derivatives(model)
+        )
         made = whole.denoise(y, sigma)
         if made.requires_grad:
             torch.autograd.grad(made.sum(), y)
@@ -96,9 +67,9 @@ def peak_bytes(model: WrappedModel, count: int, *, device: torch.device | str = 
         before = torch.cuda.memory_allocated(device)
         call()
         return torch.cuda.max_memory_allocated(device) - before
-    with _Live() as live:
+    with Live() as counter:
         call()
-    return live.most
+    return counter.peak
 
 
 def find_batch(
