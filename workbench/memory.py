@@ -1,8 +1,8 @@
 """How much memory a computation takes, and how many points of it fit into a budget.
 
 The peak is of what lives during one call: every storage is followed from the operation that makes it to its
-end, once for all its views; what was there before, points or weights, is not the call's. On a few points it says what a point takes, and so how many go
-into one batch: all of them where they fit.
+end, once for all its views; what was there before, points or weights, is not the call's. On a few points it
+says what a point takes, and so how many go into one batch: all of them where they fit.
 """
 
 import weakref

@@ -2,7 +2,7 @@
 
 Activations grow with the batch and nothing on paper says by how much, so one and two points are sent through,
 with the record that a derivative needs, and the peak is measured: by the allocator's own count on CUDA,
-elsewhere by counting the live storages that the operations make. The batch that fits is tried before it is used.
+elsewhere by counting the live storages that operations make. The batch that fits is tried before it is used.
 """
 
 from dataclasses import dataclass, replace
