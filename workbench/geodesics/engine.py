@@ -46,7 +46,13 @@ _ROWS = ("points", "steps", "middle", "slope", "density", "good", "energy", "g",
 
 
 class NoCurveLeft(SettingError):
-    """A starting curve that leaves where the metric holds, and no other one to go on with."""
+    """A starting curve that leaves where the metric holds, and no other one to go on with.
+
+    Attributes:
+        evaluations: Evaluations of the metric until then, in points.
+    """
+
+    evaluations: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,16 +234,15 @@ def relax(
         NoCurveLeft: If a starting curve leaves the domain or meets a metric that is not positive definite;
             with `drop`, if every one does.
     """
-    nodes, dim = points.shape[1:]
+    dim = points.shape[2]
     if dim > DENSE_LIMIT and not isinstance(metric, Solvable):
         raise SettingError(
             f"geodesics of {metric.name} in {dim} dimensions",
             f"at most {DENSE_LIMIT}, or a metric with raise_index (conformal, rank-one score)",
             "a slice of few axes through the latent space",
         )
-    here, kept = _begin(metric, points, drop)
+    here, kept, evaluations = _begin(metric, points, drop)
     curves = len(kept)
-    evaluations = curves * (nodes - 1)
     residual = torch.full((curves,), torch.inf, dtype=points.dtype, device=points.device)
     active = torch.ones(curves, dtype=torch.bool, device=points.device)
     memory: deque[tuple[Tensor, Tensor]] = deque(maxlen=0 if freeze else _MEMORY)
@@ -267,8 +272,8 @@ def relax(
     )
 
 
-def _begin(metric: Metric, points: Tensor, drop: bool) -> tuple[_Local, Tensor]:
-    """The metric along the starting curves where it holds, and which these are."""
+def _begin(metric: Metric, points: Tensor, drop: bool) -> tuple[_Local, Tensor, int]:
+    """The metric along the starting curves where it holds, which these are, and its evaluations in points."""
     curves = points.shape[0]
     kept = torch.arange(curves, device=points.device)
     within = curve_inside(metric, points)
@@ -283,17 +288,20 @@ def _begin(metric: Metric, points: Tensor, drop: bool) -> tuple[_Local, Tensor]:
         )
     kept = kept[within]
     here = _Local(metric, points[kept].detach().clone())
+    evaluations = len(kept) * (points.shape[1] - 1)
     if not bool(here.good.any() if drop else here.good.all()):
         k = int((~here.good).nonzero()[0])
-        raise NoCurveLeft(
+        left = NoCurveLeft(
             f"a metric {metric.name} that is indefinite, singular or not finite along starting curve "
             f"{int(kept[k])}, at {point_in_words(here.middle[k][~here.sound[k]][0])}",
             "a positive definite metric",
             "Sum(metric, Scaled(Euclidean(chart), eps)), or another start",
         )
+        left.evaluations = evaluations
+        raise left
     kept = kept[here.good]
     here.keep(here.good)
-    return here, kept
+    return here, kept, evaluations
 
 
 def _quasi_newton(here: _Local, slope: Tensor, memory: Iterable[tuple[Tensor, Tensor]]) -> Tensor:

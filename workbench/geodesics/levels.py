@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from workbench.curves import Curve
-from workbench.geodesics.engine import Relaxed, curve_inside, relax, segment_lengths
+from workbench.geodesics.engine import NoCurveLeft, Relaxed, curve_inside, relax, segment_lengths
 from workbench.metrics.base import DENSE_LIMIT, Metric, Solvable, lower, matrix
 from workbench.report import Status
 from workbench.types import Nodes, Vectors
@@ -129,15 +129,19 @@ def relax_levels(
     good = torch.ones(points.shape[0], dtype=torch.bool, device=points.device)
     kept = torch.arange(points.shape[0], device=points.device)
     for level in range(levels):
-        now = relax(
-            metric,
-            points,
-            tol=tol,
-            max_iterations=max_iterations,
-            freeze=freeze,
-            drop=drop,
-            cancelled=cancelled,
-        )
+        try:
+            now = relax(
+                metric,
+                points,
+                tol=tol,
+                max_iterations=max_iterations,
+                freeze=freeze,
+                drop=drop,
+                cancelled=cancelled,
+            )
+        except NoCurveLeft as left:
+            left.evaluations += evaluations
+            raise
         kept, good = kept[now.kept], good[now.kept] & now.converged
         lengths, velocities = ([rows[now.kept] for rows in found] for found in (lengths, velocities))
         iterations, evaluations = iterations + now.iterations, evaluations + now.evaluations

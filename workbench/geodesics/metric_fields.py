@@ -76,12 +76,20 @@ def on_section(metric: Metric, section: Section, *, axes: tuple[str, str] = ("a"
     return Pullback(section.decode, Chart(f"plane through {metric.chart.name}", 2, axes), metric, metric.name)
 
 
-def _together(metric: Metric, points: Tensor, residual: bool) -> int:
-    """Points to a batch: all where the metric is a formula, and what memory holds where models are asked."""
+def _together(metric: Metric, points: Tensor, residual: bool) -> tuple[int, int]:
+    """Points to a batch, and points tried for it.
+
+    All go together where the metric is a formula, and what memory holds where models are asked.
+    """
     if metric.calls == 0.0 or not len(points):
-        return max(1, len(points))
-    measured = hessian_residual if residual else matrix
-    return points_together(lambda part: measured(metric, part), points)
+        return max(1, len(points)), 0
+    measured, tried = hessian_residual if residual else matrix, []
+
+    def evaluate(part: Tensor) -> Tensor:
+        tried.append(len(part))
+        return measured(metric, part)
+
+    return points_together(evaluate, points), sum(tried)
 
 
 def measure_metric_field(
@@ -107,10 +115,11 @@ def measure_metric_field(
         chunk: Points to a batch; as many as memory holds if None.
         like: A tensor whose dtype and device the grid takes; float64 on the CPU if None.
         progress: Called before each batch with the share done and a sentence.
-        cancel: Asked before each batch; what is left then has no metric.
+        cancel: Asked before each batch; what is left then has no metric, and a warning says how much it is.
 
     Returns:
-        The field. An indefinite metric is marked, not refused: the field is where one looks for it.
+        The field. Model calls: those of the points that were measured, and of a few on which the batch was
+        tried. An indefinite metric is marked, not refused: the field is where one looks for it.
 
     Raises:
         SettingError: If the chart has not two coordinates.
@@ -129,8 +138,9 @@ def measure_metric_field(
     g = torch.full((len(grid), 2, 2), torch.nan, dtype=grid.dtype, device=grid.device)
     rest = torch.full((len(grid),), torch.nan, dtype=grid.dtype, device=grid.device)
     points, status = here.nonzero().squeeze(1), Status.CONVERGED
+    known, asked = ~here, 0
     if chunk is None:
-        chunk = _together(metric, grid[points], residual)
+        chunk, asked = _together(metric, grid[points], residual)
     for done, part in enumerate(points.split(chunk)):
         if cancel is not None and cancel.is_set():
             status = Status.CANCELLED
@@ -138,6 +148,7 @@ def measure_metric_field(
         if progress is not None:
             progress(done * chunk / len(points), f"metric at {len(points)} points")
         g[part] = matrix(metric, grid[part]).detach()
+        known[part], asked = True, asked + len(part)
         if residual:
             rest[part] = hessian_residual(metric, grid[part]).detach()
     finite = torch.isfinite(g).flatten(1).all(dim=1)
@@ -148,14 +159,19 @@ def measure_metric_field(
     volume = torch.where(finite & (values.prod(dim=1) >= 0.0), volume, torch.full_like(volume, torch.nan))
     shape = (rows, columns)
     settings = {"x": window.x, "y": window.y, "columns": columns, "rows": rows, "residual": residual}
-    blank = float(bad.double().mean())
+    shares = {"no metric": bad & known, "not measured": ~known}
+    said = tuple(
+        f"{words} at {float(at.double().mean()):.0%} of the points"
+        for words, at in shares.items()
+        if at.any()
+    )
     report = SolveReport(
         status,
         1,
         None,
-        round(int(here.sum()) * metric.calls),
+        round(asked * metric.calls),
         (),
-        (f"no metric at {blank:.0%} of the points",) if blank else (),
+        said,
         f"{rows} x {columns} points",
     )
     return MetricField(

@@ -112,12 +112,13 @@ def find_geodesic(
         cancel: Asked at every iteration.
 
     Returns:
-        All distinct geodesics, shortest first, with references. Detached. Model calls: `report.model_calls`.
+        All distinct geodesics with references, as `GeodesicResult` orders them. Detached. Model calls:
+        `report.model_calls`.
 
     Raises:
         ShapeError: If an end is no finite point of the chart.
         SettingError: If an end lies outside the domain, the ends coincide, the metric is not positive
-            definite at an end or along any start, or the dimension is too large for it.
+            definite at an end or along every start, or the dimension is too large for it.
 
     Example:
         >>> from workbench.metrics import half_plane
@@ -201,9 +202,9 @@ def _solve(metric, start, end, settings, via, init, max_iterations, generator, p
         if progress is not None:
             progress(0.6, f"leaving {len(saddles)} saddle curves")
         again, more = _leave(metric, saddles, nodes, options)
-        geodesics = distinct_curves((*geodesics, *again))
-        if more is not None:
-            evaluations, iterations = evaluations + more.evaluations, iterations + more.iterations
+        geodesics, evaluations = distinct_curves((*geodesics, *again)), evaluations + more.evaluations
+        if isinstance(more, Refined):
+            iterations += more.iterations
             status = status if more.status is Status.CONVERGED else more.status
     warnings = _warnings(geodesics, freeze)
     if dropped:
@@ -225,7 +226,7 @@ def _solve(metric, start, end, settings, via, init, max_iterations, generator, p
         round(evaluations * max(metric.calls, 0.0)),
         found.history,
         warnings,
-        f"{len(geodesics)} curves, shortest {best.length}",
+        f"{len(geodesics)} curves, the first of length {best.length}",
     )
     report.warn_if_failed()
     if progress is not None:
@@ -291,13 +292,13 @@ def _starting_curves(metric, start, end, settings, via, init, generator) -> tupl
     return names, torch.cat(curves)
 
 
-def _leave(metric, saddles, nodes, options) -> tuple[tuple[Geodesic, ...], Refined | None]:
-    """What the saddle curves relax to once they are pushed off to both sides; nothing where all leave."""
+def _leave(metric, saddles, nodes, options) -> tuple[tuple[Geodesic, ...], Refined | NoCurveLeft]:
+    """What the saddle curves relax to once they are pushed off to both sides; no curve where all leave."""
     names, pushed = _push_off(metric, saddles, nodes)
     try:
         found = relax_levels(metric, pushed, **options)
-    except NoCurveLeft:
-        return (), None
+    except NoCurveLeft as left:
+        return (), left
     return read_curves(
         metric, found, [names[k] for k in found.kept.tolist()], nodes, options["freeze"]
     ), found
@@ -327,9 +328,7 @@ def _warnings(geodesics: tuple[Geodesic, ...], freeze: bool) -> tuple[str, ...]:
     elif best.gap > UNCERTIFIED:
         said.append(f"the energy exceeds the squared length by {best.gap:.0%}: this curve is not certified")
     if best.index:
-        said.append(
-            f"the shortest curve found is a saddle with {best.index} negative directions, not a minimum"
-        )
+        said.append(f"the first curve is a saddle with {best.index} negative directions, not a minimum")
     if best.length.error is not None and best.length.error > 1e-3 * best.length.value:
         said.append("the length is uncertain by more than a thousandth: more nodes are needed")
     if len(geodesics) > 1:

@@ -201,8 +201,7 @@ def latent_slice(
 def flow_of(model: ScoreModel, steps: int) -> FlowMap:
     """The deterministic sampler of a slice: from the model's largest noise level down to its data.
 
-    An opened network is asked inside the levels that it declares; from the smallest one the last step is
-    straight.
+    An opened network is asked inside the levels that it declares; below them it is asked at the smallest.
     """
     frame = model.frame
     opened = isinstance(model.model if isinstance(model, LatentModel) else model, WrappedModel)

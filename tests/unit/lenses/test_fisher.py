@@ -14,7 +14,7 @@ from workbench.curves import Curve
 from workbench.embeddings import Slice
 from workbench.errors import ConvergenceWarning, SettingError, ShapeError
 from workbench.fields import Window
-from workbench.geodesics import NoCurveLeft, relax_levels, torus, torus_distances
+from workbench.geodesics import NoCurveLeft, relax, relax_levels, torus, torus_distances
 from workbench.geodesics.gallery import open_space
 from workbench.geodesics.known import two_gaussian_samples
 from workbench.geodesics.results import distinct_curves
@@ -173,8 +173,31 @@ def test_a_start_that_is_lost_on_a_finer_level_leaves_the_others_their_lengths()
     assert found.kept.tolist() == [1]
     assert found.levels.shape == (2, 1)
     assert_close(found.length, torch.ones(1))
-    with pytest.raises(NoCurveLeft, match="fenced plane"):
+    with pytest.raises(NoCurveLeft, match="fenced plane") as left:
         relax_levels(thin, starts[:1], levels=2, max_iterations=0, drop=True)
+    assert left.value.evaluations == 8  # those of the coarse level
+
+
+def test_curves_that_are_dropped_have_cost_their_evaluations(monkeypatch):
+    x = torch.linspace(-1.0, 1.0, 9)
+    curves = torch.stack((torch.stack((x, 0.0 * x), dim=1), torch.stack((x, 1.0 - x.square()), dim=1)))
+    assert relax(holed(), curves, max_iterations=0, drop=True).evaluations == 2 * 8
+    with pytest.raises(NoCurveLeft) as left:
+        relax(holed(), curves[:1], max_iterations=0, drop=True)
+    assert left.value.evaluations == 8
+
+    def lost(metric, points, **options):
+        if len(found) == 1:
+            found.append(NoCurveLeft("all of them"))
+            found[-1].evaluations = 1000
+            raise found[-1]
+        found.append(relax_levels(metric, points, **options))
+        return found[-1]
+
+    found = []
+    monkeypatch.setattr("workbench.lenses.fisher.relax_levels", lost)
+    report = find_geodesic(TORUS, point(0.0, 0.0), point(0.0, 2.5), starts=1, levels=1).report
+    assert report.model_calls == round((found[0].evaluations + 1000) * TORUS.calls) > 0
 
 
 def test_a_shorter_curve_without_a_certificate_comes_behind():
@@ -272,8 +295,9 @@ def test_a_large_field_of_a_model_is_one_evaluation_after_a_trial(monkeypatch):
     square = Window((0.0, 1.0), (0.0, 1.0))
     field = measure_metric_field(plane, square, columns=256, rows=256)
     assert rows == [PROBE, 65536]
+    assert field.report.model_calls == (PROBE + 65536) * plane.calls
     rows.clear()
-    monkeypatch.setattr("workbench.memory.BUDGET", 2**20)
+    monkeypatch.setattr("workbench.memory.BUDGET", 2**19)
     parts = measure_metric_field(plane, square, columns=256, rows=256)
     assert len(rows) > 10
     assert_close(parts.matrices, field.matrices)
@@ -287,12 +311,15 @@ def test_a_field_that_is_cancelled_says_so_and_has_no_metric_where_it_did_not_ge
         if share >= 0.5:
             stop.set()
 
+    asked = replace(half_plane(), calls=3.0)
     field = measure_metric_field(
-        half_plane(), Window((0.0, 1.0), (1.0, 2.0)), columns=8, rows=8, chunk=16, progress=tell, cancel=stop
+        asked, Window((0.0, 1.0), (1.0, 2.0)), columns=8, rows=8, chunk=16, progress=tell, cancel=stop
     )
     assert said == [0.0, 0.25, 0.5]
     assert field.report.status is Status.CANCELLED
     assert field.share_indefinite == 0.25
+    assert field.report.model_calls == 48 * 3
+    assert field.report.warnings == ("not measured at 25% of the points",)
 
 
 def test_an_indefinite_metric_is_marked_in_a_field():
