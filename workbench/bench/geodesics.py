@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -125,7 +126,7 @@ def ask_fisher(inquiry: Inquiry) -> LensAnswer:
     best = result.shortest
     unit = "" if state.metric != "euclidean" else "data units"
     length = replace(best.length, unit=unit, error=_number_or_none(best.length.error))
-    name = "geodesic" if result.report.iterations else "straight line, not relaxed"
+    name = "geodesic" if result.report.iterations else f"{result.kind}, not relaxed"
     lines = [Line(name, "geodesic", best.curve.points, sigma, result.report, length)]
     lines += [
         Line(f"geodesic {k + 2}", "other", other.curve.points, sigma, None, other.length)
@@ -164,7 +165,7 @@ def geodesic_of(inquiry: Inquiry, metric: Metric) -> GeodesicResult:
     start, end = inquiry.ends()
     via = subject.points(state.via)
     if not inquiry.full:
-        near = _near(inquiry, (start, end))
+        near = None if len(start) > DENSE_LIMIT else _near(inquiry, (start, end))
         return inquiry.once(
             "geodesic at first sight",
             (_named(inquiry), start, end, via if near is None else near, near is None),
@@ -211,22 +212,31 @@ def _named(inquiry: Inquiry) -> tuple:
 
 def _preview(inquiry: Inquiry, metric: Metric, via: Tensor | None, near: Tensor | None) -> GeodesicResult:
     """What the time between two moves of a pointer allows: a few relaxations from the last curve, without its
-    certificates; in a large network the straight line with its length under the metric."""
+    certificates; in a large network the straight line, through the via points, with its length under the
+    metric."""
     start, end = inquiry.ends()
     large = len(start) > DENSE_LIMIT
     nodes = LARGE_PREVIEW if large else PREVIEW_NODES
     through = via if near is None else near
-    if through is None or large:
-        points, origin = straight_start(start, end, nodes), "straight"
-    else:
-        points, origin = via_start(torch.cat([start[None], through, end[None]]), nodes), "via points"
+    origin = "straight" if through is None else "via points"
+    stations = torch.stack((start, end)) if through is None else torch.cat((start[None], through, end[None]))
     if large:
+        each = -(-(nodes - 1) // (len(stations) - 1))  # steps between two stations, which all are nodes
+        pieces = straight_start(stations[:-1], stations[1:], each + 1)
+        points = torch.cat((pieces[:, :-1].flatten(0, 1), end[None]))
+        nodes = len(points)
         value, energy, residual, gap = float(curve_length(metric, points)), math.nan, None, math.nan
         calls, iterations, converged = round((nodes - 1) * metric.calls), 0, False
+        kind = "straight line" if through is None else "straight line through the via points"
         said = "not relaxed while a point moves; the geodesic comes on release"
     else:
-        most = COLD if near is None else WARM
-        found = relax(metric, points[None], tol=PREVIEW_TOL, max_iterations=most)
+        most, kind = COLD if near is None else WARM, "levi-civita"
+        points = straight_start(start, end, nodes) if through is None else via_start(stations, nodes)
+        if inquiry.progress is not None:
+            inquiry.progress(0.05, "relaxing the geodesic at first sight")
+        found = relax(
+            metric, points[None], tol=PREVIEW_TOL, max_iterations=most, cancelled=partial(_stopped, inquiry)
+        )
         points, value, energy = found.points[0], float(found.length), float(found.energy)
         residual, converged, gap = float(found.residual), bool(found.converged), energy / value**2 - 1.0
         calls, iterations = round(found.evaluations * max(metric.calls, 0.0)), found.iterations
@@ -243,11 +253,16 @@ def _preview(inquiry: Inquiry, metric: Metric, via: Tensor | None, near: Tensor 
         converged,
         origin,
     )
-    status = Status.CONVERGED if converged else Status.MAX_ITERATIONS
+    ended = Status.CANCELLED if _stopped(inquiry) and not large else Status.MAX_ITERATIONS
+    status = Status.CONVERGED if converged else ended
     report = SolveReport(status, iterations, residual, calls, message=said)
     given = provenance_of(start, model=metric.name, settings={"nodes": nodes}, sources=SOURCES)
-    kind = "straight line" if large else "levi-civita"
     return GeodesicResult(start, end, (curve,), (), kind, metric.name, metric.chart, report, given)
+
+
+def _stopped(inquiry: Inquiry) -> bool:
+    """Whether nobody waits for the answer any more."""
+    return inquiry.cancel is not None and inquiry.cancel.is_set()
 
 
 def _balls(inquiry: Inquiry, metric: Metric) -> tuple[Ellipse, ...]:

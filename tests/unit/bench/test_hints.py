@@ -1,13 +1,19 @@
 """Hints: cheap, close to the full answer where the last one was, and never a part of a full answer."""
 
+import math
+import threading
+
 import pytest
 import torch
 from torch.testing import assert_close
 
+from workbench.bench import BenchState, ContentCache, answer
 from workbench.bench.bench import Bench
 from workbench.bench.hints import carried, hint_settings
+from workbench.bench.lenses import lens_named
 from workbench.curves import Curve, straight
 from workbench.lenses.paths import find_path
+from workbench.report import Status
 from workbench.subjects import open_subject
 from workbench.worlds import deviation
 
@@ -85,3 +91,29 @@ def test_what_was_looked_at_before_does_not_change_the_full_answer():
     assert_close(one, other, rtol=0.0, atol=0.0)
     fresh.close()
     dragged.close()
+
+
+def test_a_first_sight_of_a_geodesic_says_where_it_is_ends_when_asked_and_is_then_not_kept():
+    state = BenchState(world="v_mixture", metric="density", lenses="fisher")
+    said, stop, cache = [], threading.Event(), ContentCache()
+    asked = {"resolution": "coarse", "cache": cache, "progress": lambda share, words: said.append(words)}
+    stop.set()
+    cut = answer(lens_named("fisher"), state, cancel=stop, **asked)
+    assert cut.report.status is Status.CANCELLED
+    assert cut.report.iterations == 1
+    assert said == ["relaxing the geodesic at first sight"]
+    stop.clear()
+    whole = answer(lens_named("fisher"), state, cancel=stop, **asked)
+    assert whole.report.iterations > 1
+
+
+def test_a_first_sight_in_a_network_goes_through_the_via_points():
+    state = BenchState(model="digits", metric="score", lenses="fisher", start="0", end="9", via="3")
+    subject = open_subject(model="digits")
+    seen = answer(lens_named("fisher"), state, resolution="coarse").lines[0]
+    points, via = seen.points.double(), subject.points("3").double()
+    assert seen.name == "straight line through the via points, not relaxed"
+    assert int((points == via).all(dim=1).sum()) == 1
+    bent = answer(lens_named("fisher"), state.but(via="3;5"), resolution="coarse").lines[0]
+    assert bent.solved.value != seen.solved.value
+    assert math.isfinite(bent.solved.value)
