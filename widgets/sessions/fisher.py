@@ -72,9 +72,10 @@ class FisherAnswer:
             dragging.
         dimensions: Intrinsic dimension of the data at both ends of a slice; empty elsewhere, and while
             dragging.
-        labels: Known phases on the field's grid, shape (rows, columns); None if there are none, and while
-            dragging.
-        slope: Steepness of the boundary of two Gaussians, through their integrated flow; None elsewhere.
+        labels: Known phases on the field's grid, shape (rows, columns); None if there are none, and until the
+            window was measured in full.
+        slope: Steepness of the boundary of two Gaussians, through their integrated flow; None elsewhere, and
+            until the window was measured in full.
     """
 
     state: FisherState
@@ -229,7 +230,7 @@ class FisherSession:
         space = self.space
         ends = (space.point(self.state.start, space.start), space.point(self.state.end, space.end))
         handles = [
-            Handle(name, name, float(point[0]), float(point[1]), name)  # type: ignore[arg-type]
+            Handle(name, name, float(point[0]), float(point[1]), name)  # type: ignore[arg-type] - both are points
             for name, point in zip(("start", "end"), ends, strict=True)
         ]
         axes = space.metric.chart.axes or ("x", "y")

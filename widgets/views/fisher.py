@@ -72,7 +72,7 @@ class FisherExplorer(SolvingView):
     @property
     def result(self) -> GeodesicResult | None:
         """The last geodesics found, coarse or full."""
-        answer: FisherAnswer | None = self.answer  # type: ignore[assignment]
+        answer: FisherAnswer | None = self.answer  # type: ignore[assignment] - a trait
         return None if answer is None else answer.result
 
     def to_parameters(self) -> str:
@@ -219,13 +219,14 @@ class FisherExplorer(SolvingView):
         result, look = answer.result, self._look
         self.canvas.show(**self.session.scene(answer, look))
         self.facts.value = facts_table(self.session.facts(answer), look)
-        if answer.speed == "full" or not result.report.converged:
+        if answer.speed == "full":
             self.map.show(self.session.map_figure(answer, look))
             self.lengths.show(self.session.lengths_figure(answer, look))
             bar = self.session.resolution_figure(answer, look)
             self.bar.layout.display = "none" if bar is None else None
             if bar is not None:
                 self.bar.show(bar)
+        if answer.speed == "full" or not result.report.converged:
             stopped = ["stopped by you, best so far"] if outcome.stopped else []
             line = status_line(result.report, result.provenance)
             kind = "idle" if result.report.converged and not outcome.stopped else "warning"

@@ -2,6 +2,8 @@
 
 import base64
 import io
+import threading
+from dataclasses import replace
 from urllib.parse import parse_qs
 
 import pytest
@@ -16,7 +18,9 @@ from widgets.app.offer import Offer
 from widgets.app.page import Page
 from widgets.app.tabs import TABS
 from widgets.app.turns import Turns
+from widgets.scheduling import Outcome
 from workbench.bench.state import view_text
+from workbench.report import Status
 from workbench.worlds import load_world
 from workbench.worlds.answers import known_answer
 
@@ -183,6 +187,12 @@ def test_the_fisher_tab_measures_what_the_formula_says(page):
     assert tab.controls["end"].value == "2,1"
     assert page.side.objects == tab.side
     assert "geodesic" in {trace.name for trace in tab.map.figure.data}
+    shown, answer = tab.map.figure, tab.session.solve(tab.session.state, "coarse", threading.Event(), print)
+    report = replace(answer.result.report, status=Status.MAX_ITERATIONS)
+    early = replace(answer, result=replace(answer.result, report=report))
+    tab._deliver(Outcome(answer.state, "coarse", early, "", stopped=False, seconds=0.0))
+    assert "iteration limit reached" in page.host.text
+    assert tab.map.figure is shown  # with its phases, which are measured on release
     gesture(page, "fisher", "end", 2.0, -1.0)
     assert "outside the domain" in page.host.text
 

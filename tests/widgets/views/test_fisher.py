@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tests.oracles import fisher as oracle
+from widgets.scheduling import Outcome
 from widgets.sessions.fisher import FisherSession
 from widgets.views import VIEWS
 from widgets.views.fisher import FisherExplorer, FisherState
@@ -20,6 +21,7 @@ from workbench.headless.catalog import open_notebook
 from workbench.headless.parameters import declared
 from workbench.memory import PROBE
 from workbench.phases import LatentSlice, latent_slice
+from workbench.report import Status
 from workbench.worlds import load_world
 from workbench.zoo import load_model, save_model
 
@@ -30,6 +32,13 @@ def view():
     assert made.wait()
     yield made
     made.close()
+
+
+def unmeasured(answer):
+    """An answer while dragging that did not converge, before its window was measured in full."""
+    report = replace(answer.result.report, status=Status.MAX_ITERATIONS)
+    result = replace(answer.result, report=report)
+    return replace(answer, speed="coarse", result=result, labels=None, slope=None)
 
 
 def drag(view, point, x, y, *, kind="end"):
@@ -192,6 +201,12 @@ def test_the_flow_of_two_gaussians_shows_its_exact_steepness_and_is_zoomed(view)
     assert view.answer.slope == pytest.approx(exact, rel=1e-4)
     assert "s exp(1 / 2s²)" in [trace.name for trace in view.bar.figure.data]
     assert "phase boundary" in [trace.name for trace in view.map.figure.data]
+    shown = (view.map.figure, view.lengths.figure, view.bar.figure)
+    early = unmeasured(view.answer)
+    view._deliver(Outcome(early.state, "coarse", early, "", stopped=False, seconds=0.0))
+    assert view.answer is early
+    assert "iteration limit reached" in view.status.text
+    assert (view.map.figure, view.lengths.figure, view.bar.figure) == shown
     assert view.controls["width"].layout.display is None
     assert view.controls["zoom"].layout.display is None
     assert view.controls["model"].layout.display == "none"

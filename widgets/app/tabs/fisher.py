@@ -157,11 +157,12 @@ class FisherTab:
         result = answer.result
         self.canvas.show(**self.session.scene(answer, look))
         self.facts.object = facts_table(self.session.facts(answer), look)
-        if answer.speed == "full" or not result.report.converged:
+        if answer.speed == "full":
             self.map.show(self.session.map_figure(answer, look))
             self.lengths.show(self.session.lengths_figure(answer, look))
             bar = self.session.resolution_figure(answer, look)
             self.bar.hide() if bar is None else self.bar.show(bar)
+        if answer.speed == "full" or not result.report.converged:
             self.host.conclude(result.report, result.provenance, stopped=outcome.stopped)
 
     def _rest(self) -> None:
