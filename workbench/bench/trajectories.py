@@ -30,7 +30,7 @@ from workbench.worlds.reference import deviation
 
 SAMPLES = 1500
 """Samples of a world whose context is learnt."""
-FIT: dict[str, Any] = {"iterations": 300, "batch": 256, "restarts": 1}
+FIT: dict[str, Any] = {"iterations": 500, "rate": 3e-3, "batch": 256, "restarts": 1}
 """Settings of the fit."""
 NEIGHBOURS = {"variables": 32, "labels": 8}
 """Samples that a lifted point is made of, by kind of context."""
