@@ -310,18 +310,21 @@ def measure_trials(trials: list[Trial]) -> Comparison:
 
 def trial_figures(measured: Comparison, trials: list[Trial], look: Theme) -> dict[str, go.Figure]:
     """The figures of a test by training by name: measurement, curves."""
-    last = next(t for t in trials if t.eigenvalue == trials[-1].eigenvalue)  # of the first seed
+    last = next(t for t in trials if t.index == trials[-1].index)  # of the first seed
     return {
         "measurement": comparison_figure(measured, trials, theme=look, width=530),
         "curves": curves_figure({"λ_min": trials[0], "λ_max": last}, theme=look, width=530),
     }
 
 
-def verdict(measured: Comparison) -> str:
-    """One sentence on whether training agrees."""
+def verdict(measured: Comparison, *, stopped: bool = False) -> str:
+    """One sentence on whether training agrees, and whether it was stopped before the plan was done."""
     agrees = "as conjectured" if measured.rank_correlation > 0 else "against the conjecture"
-    doubt = undecided(measured)
-    return f"Rank correlation {measured.rank_correlation:+.2f}: {agrees}{'; ' + doubt if doubt else ''}."
+    doubts = [undecided(measured), "stopped by you: only what was trained to its end" if stopped else ""]
+    return (
+        "; ".join([f"Rank correlation {measured.rank_correlation:+.2f}: {agrees}", *filter(None, doubts)])
+        + "."
+    )
 
 
 def check_state(state: AnisotropyState) -> None:

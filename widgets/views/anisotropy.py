@@ -310,7 +310,7 @@ class AnisotropyExplorer(SolvingView):
             text, kind = checks_sentence(value)
             self.status.say(text, kind=kind)
         else:
-            self._show_trials(value)
+            self._show_trials(value, outcome.stopped)
 
     def _show(self, results: Results) -> None:
         for name, drawing in look_figures(results, self._look).items():
@@ -325,7 +325,7 @@ class AnisotropyExplorer(SolvingView):
         for name, drawing in lay_figures(self.lay, basis, self._look).items():
             getattr(self, name).show(drawing)
 
-    def _show_trials(self, trials: list[Trial]) -> None:
+    def _show_trials(self, trials: list[Trial], stopped: bool) -> None:
         try:
             measured = measure_trials(trials)
         except WorkbenchError as error:
@@ -333,7 +333,7 @@ class AnisotropyExplorer(SolvingView):
             return
         for name, drawing in trial_figures(measured, trials, self._look).items():
             getattr(self, name).show(drawing)
-        self.status.say(verdict(measured))
+        self.status.say(verdict(measured, stopped=stopped))
         self.measured = measured
 
     def __repr__(self) -> str:

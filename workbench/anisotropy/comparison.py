@@ -69,7 +69,7 @@ def median_interval(values: Sequence[float], *, resamples: int = 2000, seed: int
 
 
 def compare_trials(trials: Sequence[Trial]) -> Comparison:
-    """Predicted against measured: trials are grouped by their eigenvalue, seeds within a group.
+    """Predicted against measured: trials are grouped by their direction, seeds within a group.
 
     Args:
         trials: Finished trials of at least two directions.
@@ -80,18 +80,18 @@ def compare_trials(trials: Sequence[Trial]) -> Comparison:
     Raises:
         SettingError: If there are fewer than two directions.
     """
-    groups: dict[float, list[Trial]] = {}
+    groups: dict[tuple[float, int], list[Trial]] = {}
     for trial in trials:
-        groups.setdefault(trial.eigenvalue, []).append(trial)
+        groups.setdefault((trial.eigenvalue, trial.index), []).append(trial)
     if len(groups) < 2:
         raise SettingError(
             f"trials of {len(groups)} direction", "at least two directions with their eigenvalues"
         )
     ordered = sorted(groups)
-    distances = tuple(median_interval([float(t.sliced[-1]) for t in groups[value]]) for value in ordered)
-    eigenvalues = torch.tensor(ordered, dtype=torch.float64)
+    distances = tuple(median_interval([float(t.sliced[-1]) for t in groups[one]]) for one in ordered)
+    eigenvalues = torch.tensor([value for value, _ in ordered], dtype=torch.float64)
     medians = torch.tensor([d.median for d in distances], dtype=torch.float64)
-    anchors = [min(t.baselines.zero.mean for t in groups[value]) for value in ordered]
+    anchors = [min(t.baselines.zero.mean for t in groups[one]) for one in ordered]
     return Comparison(
         eigenvalues=eigenvalues,
         distances=distances,

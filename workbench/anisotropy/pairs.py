@@ -6,8 +6,9 @@ References:
     https://arxiv.org/abs/2510.22899
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -19,6 +20,9 @@ from workbench.anisotropy.spectrum import ScoreSpectrum
 from workbench.anisotropy.trials import Trial, rows_at, train_direction, train_rotated
 from workbench.architectures import Architecture
 from workbench.errors import SettingError
+from workbench.integrators import Cancel, Progress
+
+What = TypeVar("What")
 
 
 def train_pairs(
@@ -32,8 +36,8 @@ def train_pairs(
     seed: int = 0,
     samples: int = 500,
     device: torch.device | str = "cpu",
-    progress: Callable[[float, str], None] | None = None,
-    cancel=None,
+    progress: Progress | None = None,
+    cancel: Cancel | None = None,
 ) -> list[Trial]:
     """Train networks along directions spread evenly over a spectrum, from lambda_min to lambda_max.
 
@@ -48,7 +52,7 @@ def train_pairs(
         samples: Generated points of each measurement.
         device: Where to train and sample.
         progress: Called with a fraction and a sentence.
-        cancel: An object whose `is_set()` ends it with the trials so far.
+        cancel: An object whose `is_set()` ends it with the trials that were trained to their end.
 
     Returns:
         The trials by ascending index of the direction, seeds within one.
@@ -64,27 +68,25 @@ def train_pairs(
     settings = settings or DenoisingSettings()
     places = [round(i * (spectrum.dim - 1) / (directions - 1)) for i in range(directions)]
     plan = [(index, seed + more) for index in places for more in range(seeds)]
-    trials: list[Trial] = []
-    for place, (index, key) in enumerate(plan):
-        if cancel is not None and cancel.is_set():
-            break
+
+    def train(index: int, key: int, watch: Progress | None) -> Trial:
         rows, eigenvalue = rows_at(spectrum, index, data)
-        trials.append(
-            train_direction(
-                architecture,
-                rows,
-                settings=settings,
-                samples=samples,
-                seed=key,
-                eigenvalue=eigenvalue,
-                meaning=spectrum.meaning(index),
-                stops=[s for s in (settings.steps // 4, settings.steps // 2) if s],
-                device=device,
-                progress=None if progress is None else _part(progress, place, len(plan)),
-                cancel=cancel,
-            )
+        return train_direction(
+            architecture,
+            rows,
+            settings=settings,
+            samples=samples,
+            seed=key,
+            eigenvalue=eigenvalue,
+            index=index,
+            meaning=spectrum.meaning(index),
+            stops=_pauses(settings),
+            device=device,
+            progress=watch,
+            cancel=cancel,
         )
-    return trials
+
+    return [trial for _, trial in _follow(plan, train, settings, progress, cancel)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +115,8 @@ def find_lay(
     seed: int = 0,
     count: int = 9,
     device: torch.device | str = "cpu",
-    progress: Callable[[float, str], None] | None = None,
-    cancel=None,
+    progress: Progress | None = None,
+    cancel: Cancel | None = None,
 ) -> Lay:
     """Align a data set with the untrained networks of a learner.
 
@@ -160,8 +162,8 @@ def train_turns(
     seed: int = 0,
     samples: int = 500,
     device: torch.device | str = "cpu",
-    progress: Callable[[float, str], None] | None = None,
-    cancel=None,
+    progress: Progress | None = None,
+    cancel: Cancel | None = None,
 ) -> dict[str, list[Trial]]:
     """Train networks on a data set as it is, turned by W_min and turned by W_max.
 
@@ -175,7 +177,7 @@ def train_turns(
         samples: Generated points of each measurement.
         device: Where to train and sample.
         progress: Called with a fraction and a sentence.
-        cancel: An object whose `is_set()` ends it with the trials so far.
+        cancel: An object whose `is_set()` ends it with the trials that were trained to their end.
 
     Returns:
         The trials by basis, "own", "w_min" and "w_max", seeds within one; a trial's eigenvalue is the
@@ -195,12 +197,11 @@ def train_turns(
         "w_min": (alignment.w_min, alignment.minimum),
         "w_max": (alignment.w_max, alignment.maximum),
     }
-    plan = [(name, *basis, seed + more) for name, basis in bases.items() for more in range(seeds)]
-    trials: dict[str, list[Trial]] = {}
-    for place, (name, rotation, value, key) in enumerate(plan):
-        if cancel is not None and cancel.is_set():
-            break
-        trial = train_rotated(
+    plan = [(name, seed + more) for name in bases for more in range(seeds)]
+
+    def train(name: str, key: int, watch: Progress | None) -> Trial:
+        rotation, value = bases[name]
+        return train_rotated(
             architecture,
             points,
             rotation=rotation,
@@ -208,15 +209,42 @@ def train_turns(
             seed=key,
             alignment=value,
             samples=samples,
-            stops=[s for s in (settings.steps // 4, settings.steps // 2) if s],
+            stops=_pauses(settings),
             device=device,
-            progress=None if progress is None else _part(progress, place, len(plan)),
+            progress=watch,
             cancel=cancel,
         )
+
+    trials: dict[str, list[Trial]] = {}
+    for name, trial in _follow(plan, train, settings, progress, cancel):
         trials.setdefault(name, []).append(trial)
     return trials
 
 
-def _part(progress: Callable[[float, str], None], place: int, parts: int) -> Callable[[float, str], None]:
+def _follow(
+    plan: Sequence[tuple[What, int]],
+    train: Callable[[What, int, Progress | None], Trial],
+    settings: DenoisingSettings,
+    progress: Progress | None,
+    cancel: Cancel | None,
+) -> list[tuple[What, Trial]]:
+    """The trials of a plan in its order; one that was cut short would look too hard and is left out."""
+    done = []
+    for place, (what, key) in enumerate(plan):
+        if cancel is not None and cancel.is_set():
+            break
+        trial = train(what, key, None if progress is None else _part(progress, place, len(plan)))
+        if int(trial.steps[-1]) < settings.steps:
+            break
+        done.append((what, trial))
+    return done
+
+
+def _pauses(settings: DenoisingSettings) -> list[int]:
+    """A quarter and half of the steps."""
+    return [s for s in (settings.steps // 4, settings.steps // 2) if s]
+
+
+def _part(progress: Progress, place: int, parts: int) -> Progress:
     """The progress of one part of several."""
     return lambda share, words: progress((place + share) / parts, words)

@@ -55,6 +55,7 @@ class Trial:
         finite: Share of samples that are finite; the others are left out.
         baselines: What trivial generators score.
         meaning: What the direction by itself is worth, in words; empty where it was not given.
+        index: Place of the direction in its spectrum; -1 where it was not given.
     """
 
     seed: int
@@ -69,6 +70,7 @@ class Trial:
     finite: Tensor
     baselines: Baselines
     meaning: str = ""
+    index: int = -1
 
 
 def direction_data(directions: Tensor) -> Callable[[int, torch.Generator], Tensor]:
@@ -132,6 +134,7 @@ def train_direction(
     seed: int = 0,
     eigenvalue: float = float("nan"),
     meaning: str = "",
+    index: int = -1,
     samples: int = 500,
     projections: int = 2048,
     stops: Sequence[int] = (),
@@ -148,6 +151,7 @@ def train_direction(
         seed: Seed of all streams; the same seed gives two directions the same initialisation and noise.
         eigenvalue: Predicted difficulty, kept beside the result.
         meaning: What the direction by itself is worth, kept beside the result.
+        index: Place of the direction in its spectrum, kept beside the result.
         samples: Generated points, and points of each reference set.
         projections: Directions of the sliced distances.
         stops: Steps at which to measure as well, for learning curves.
@@ -179,6 +183,7 @@ def train_direction(
         seed=seed,
         eigenvalue=eigenvalue,
         meaning=meaning,
+        index=index,
         samples=samples,
         projections=projections,
         stops=tuple(stops),
@@ -281,6 +286,7 @@ def _run(
     references: tuple[Tensor, Tensor] | None = None,
     rotation: Tensor | None = None,
     meaning: str = "",
+    index: int = -1,
 ) -> Trial:
     net = build_network(architecture, seed, device=device)
     if references is None:
@@ -305,7 +311,9 @@ def _run(
         if progress is not None:
             progress(step / settings.steps, f"step {step}, loss {loss:.4f}, sliced W2 {rows[-1][2]:.3f}")
     columns = torch.tensor(rows, dtype=torch.float64).T
-    return Trial(seed, eigenvalue, columns[0].long(), *columns[1:], baselines=anchors, meaning=meaning)
+    return Trial(
+        seed, eigenvalue, columns[0].long(), *columns[1:], baselines=anchors, meaning=meaning, index=index
+    )
 
 
 def _measure(made: Tensor, reference: Tensor, axes: Tensor, projections: int, seed: int) -> tuple[float, ...]:

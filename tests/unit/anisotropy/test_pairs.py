@@ -65,6 +65,19 @@ def test_a_cancelled_plan_keeps_the_trials_so_far():
         train_pairs(*learner(), directions=1)
 
 
+def test_a_trial_that_was_cut_short_is_left_out():
+    """Less training looks like a harder direction."""
+    cancel = threading.Event()
+    trials = train_pairs(
+        *learner(),
+        settings=SHORT,
+        samples=8,
+        progress=lambda share, words: cancel.set() if share > 0.5 else None,
+        cancel=cancel,
+    )
+    assert [int(t.steps[-1]) for t in trials] == [SHORT.steps]
+
+
 def test_a_lay_is_the_alignment_of_the_data(generator):
     points = torch.randn(40, 64, generator=generator, dtype=torch.float64)
     lay = find_lay(load_architecture("dit8-2"), points, name="noise", networks=4, seed=1)

@@ -1,5 +1,7 @@
 """Training along directions: the protocol, its measurements, and the two published signs."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -185,6 +187,8 @@ def test_comparison_groups_seeds_and_remembers_the_zero_generator():
     assert len(found.beats_zero) == 2
     with pytest.raises(SettingError, match="at least two"):
         compare_trials(trials[:2])
+    twins = [replace(t, eigenvalue=0.0, index=int(t.eigenvalue)) for t in trials]
+    assert [d.seeds for d in compare_trials(twins).distances] == [2, 2]
 
 
 def test_geometry_is_tracked_from_its_start():

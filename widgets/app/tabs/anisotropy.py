@@ -205,7 +205,7 @@ class AnisotropyTab:
             self.host.say(harmonics_sentence(value))
             return
         if task == "train":
-            self._show_trials(value)
+            self._show_trials(value, outcome.stopped)
             return
         self._show(value)
         first = next(iter(value.values()))
@@ -224,7 +224,7 @@ class AnisotropyTab:
         for name, drawing in lay_figures(self.lay, self.state.basis, self.host.look).items():
             self.figures[name].show(drawing)
 
-    def _show_trials(self, trials: list[Trial]) -> None:
+    def _show_trials(self, trials: list[Trial], stopped: bool) -> None:
         try:
             measured = measure_trials(trials)
         except WorkbenchError as error:
@@ -232,7 +232,7 @@ class AnisotropyTab:
             return
         for name, drawing in trial_figures(measured, trials, self.host.look).items():
             self.figures[name].show(drawing)
-        self.host.say(verdict(measured))
+        self.host.say(verdict(measured, stopped=stopped))
 
     def _show(self, results: Results) -> None:
         for name, drawing in look_figures(results, self.host.look).items():
