@@ -227,7 +227,15 @@ def train_state(state: AnisotropyState, cancel: threading.Event, progress: Progr
     """Train networks along the directions of a state's learner."""
     architecture = load_architecture(state.learner)
     networks = max(200, state.networks)
-    found = find_directions(architecture, networks=networks, seed=state.seed, device=state.device, tol=1.0)
+    found = find_directions(
+        architecture,
+        networks=networks,
+        seed=state.seed,
+        device=state.device,
+        tol=1.0,
+        progress=progress,
+        cancel=cancel,
+    )
     return train_pairs(
         architecture,
         found.spectrum,
@@ -259,6 +267,11 @@ def align_state(state: AnisotropyState, cancel: threading.Event, progress: Progr
         progress=progress,
         cancel=cancel,
     )
+
+
+def lies_as_asked(asked: AnisotropyState, state: AnisotropyState) -> bool:
+    """Whether a lay that was asked for in one state is that of another too."""
+    return (asked.learner, asked.images, asked.seed) == (state.learner, state.images, state.seed)
 
 
 def lay_sentence(lay: Lay) -> str:

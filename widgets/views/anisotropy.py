@@ -30,6 +30,7 @@ from widgets.sessions.anisotropy import (
     harmonics_sentence,
     lay_figures,
     lay_sentence,
+    lies_as_asked,
     look_figures,
     measure_trials,
     opener_of,
@@ -280,7 +281,7 @@ class AnisotropyExplorer(SolvingView):
         if task == "check":
             return task, check_anisotropy()
         if task == "align":
-            return task, align_state(state, cancel, progress)
+            return task, (state, align_state(state, cancel, progress))
         if task == "train":
             return task, train_state(state, cancel, progress)
         if task == "harmonics":
@@ -300,9 +301,13 @@ class AnisotropyExplorer(SolvingView):
             kind = "idle" if first.report.converged else "warning"
             self.status.say("<br>".join([status_line(first.report, first.provenance), *notes]), kind=kind)
         elif task == "align":
-            self.lay = value
+            asked, lay = value
+            if not lies_as_asked(asked, self.state):
+                self.status.say(f"That was {asked.images} for {asked.learner}: align again.", kind="warning")
+                return
+            self.lay = lay
             self._turn(self.state.basis)
-            self.status.say(lay_sentence(value))
+            self.status.say(lay_sentence(lay))
         elif task == "harmonics":
             self.harmonics.show(harmonics_figure(value, self._look))
             self.status.say(harmonics_sentence(value))

@@ -157,9 +157,8 @@ class ConDAExplorer(SolvingView):
             self.state = read_cell(CondaState, cell) if text else read_values(CondaState, cell)
             return
         run = read_cell(CondaRun, cell) if isinstance(cell, str) else read_values(CondaRun, cell)
-        if run == self.run:
-            return
-        self._ask_for(run)
+        if run != self.run:
+            self._ask_for(run)
 
     def export(self, path: str) -> str:
         """Write the curve and its films: .npz, .gif or .mp4.
@@ -176,6 +175,8 @@ class ConDAExplorer(SolvingView):
 
     def cross(self) -> None:
         """Render a curve from one condition to another, the condition following and held."""
+        if self._still_opening():
+            return
         self.canvas.busy = True
         self._begin("a map of several conditions …")
         if self._scheduler is not None:
@@ -316,12 +317,21 @@ class ConDAExplorer(SolvingView):
         self._submit("full", delay=SETTLE)
 
     def _submit(self, speed: Speed, *, delay: float = 0.0) -> None:
+        if self._still_opening():
+            return
         self.canvas.busy = True
         self.canvas.note = ""
         if speed == "full":
             self._begin("rendering …")
         if self._scheduler is not None:
             self._scheduler.submit(self.session.state, speed, delay=delay)
+
+    def _still_opening(self) -> bool:
+        """Whether other frames are on their way; a question about the shown ones would end their opening."""
+        if self._opening is None:
+            return False
+        self.status.say(f"opening {self._opening.frames}: it ends first, or by its Cancel")
+        return True
 
     def _begin(self, words: str) -> None:
         self.status.start()

@@ -283,14 +283,13 @@ def harmonics_of(subject: Subject, *, count: int = 9, seed: int = 0) -> Neighbou
             "a denoiser, whose Jacobian has the harmonics",
             "a model that was trained to denoise",
         )
-    spread = torch.randn(
-        subject.frame.dim, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
-    )
+    generator = torch.Generator().manual_seed(seed)
+    spread = torch.randn(subject.frame.dim, dtype=torch.float64, generator=generator)
     clean = subject.ends()[0]
     return find_harmonics(
         subject.model,
         clean + (subject.frame.data_std * spread).to(clean),
         subject.frame.data_std,
         count=min(count, subject.frame.dim),
-        generator=torch.Generator().manual_seed(seed),
+        generator=generator,
     )

@@ -15,6 +15,7 @@ from workbench.errors import SettingError
 from workbench.headless.catalog import open_notebook
 from workbench.headless.parameters import declared
 from workbench.schedules import VP_COSINE
+from workbench.scheduling import Outcome
 from workbench.worlds import load_world
 
 
@@ -88,6 +89,8 @@ def test_one_click_turns_the_images_into_the_basis_of_least_alignment(view):
     view.align()
     assert view.wait()
     assert "images of the learner's size" in view.status.text
+    view._deliver(Outcome(None, "full", ("align", (view.state.but(learner="unet8"), None)), "", False, 0.0))
+    assert "for unet8: align again" in view.status.text
 
 
 def test_a_sphere_is_learnt_instead_of_a_line(view):

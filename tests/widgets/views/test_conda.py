@@ -334,3 +334,28 @@ def test_unknown_flows_are_refused_with_those_there_are():
     assert view.status.kind == "error"
     assert "one of Re 60" in view.status.text
     view.close()
+
+
+def test_a_drag_does_not_end_the_opening_of_other_frames(monkeypatch, turning):
+    on, begun = threading.Event(), threading.Event()
+
+    def slow(run, *, progress, cancel):
+        begun.set()
+        while run.frames != "ring" and not cancel.is_set() and not on.wait(0.01):
+            pass
+        if cancel.is_set():
+            raise Stopped.before("the map was drawn")
+        return CondaScene(turning, turning.latents, (4, 4), name=run.frames)
+
+    monkeypatch.setattr("widgets.views.conda.open_scene", slow)
+    view = ConDAExplorer("ring", k=5)
+    assert view.wait()
+    begun.clear()
+    view.from_parameters({"frames": "other"})
+    assert begun.wait(30)
+    view.controls["k"].value = 7
+    assert "opening other" in view.status.text
+    on.set()
+    assert view.wait()
+    assert view.run.frames == view.session.scene.name == "other"
+    view.close()

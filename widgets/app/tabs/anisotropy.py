@@ -27,6 +27,7 @@ from widgets.sessions.anisotropy import (
     harmonics_sentence,
     lay_figures,
     lay_sentence,
+    lies_as_asked,
     look_figures,
     measure_trials,
     train_state,
@@ -175,7 +176,7 @@ class AnisotropyTab:
         if task == "check":
             return task, check_anisotropy()
         if task == "align":
-            return task, align_state(state, cancel, progress)
+            return task, (state, align_state(state, cancel, progress))
         if task == "train":
             return task, train_state(state.but(steps=state.steps or TRIAL_STEPS), cancel, progress)
         if task == "harmonics":
@@ -196,9 +197,13 @@ class AnisotropyTab:
             self.host.say(*checks_sentence(value))
             return
         if task == "align":
-            self.lay = value
+            asked, lay = value
+            if not lies_as_asked(asked, self.state):
+                self.host.say(f"That was {asked.images} for {asked.learner}: align again.", "warning")
+                return
+            self.lay = lay
             self._turn()
-            self.host.say(lay_sentence(value))
+            self.host.say(lay_sentence(lay))
             return
         if task == "harmonics":
             self.figures["harmonics"].show(harmonics_figure(value, self.host.look))
