@@ -16,6 +16,7 @@ References:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -75,7 +76,8 @@ def part_conditions(frames: FrameSet) -> Passage | None:
         frames: Frames whose classes lie on a scale: each has one value of the first variable.
 
     Returns:
-        The parts; None if fewer than three such classes have frames.
+        The parts; None if fewer than three such classes have frames, or if the classes between the first and
+        the last do not all stand in the order of their values, so that a place between two means nothing.
     """
     labels, values = frames.labels, frames.variables
     if labels is None or values is None:
@@ -86,6 +88,8 @@ def part_conditions(frames: FrameSet) -> Passage | None:
         return None
     levels = sorted((float(own[0]), k) for own, k in zip(scale, present, strict=True))
     present = [k for _, k in levels]
+    if {later - former for former, later in pairwise(present)} not in ({1}, {-1}):
+        return None
     shortest = min(len(own) for own in scale)
     mapped, between = present[::2], present[1 : 2 * len(present[::2]) - 2 : 2]
     kept = torch.cat([(labels == k).nonzero()[:shortest, 0] for k in mapped])

@@ -107,7 +107,9 @@ def join_maps(maps: Sequence[Tensor]) -> Tensor:
     Returns:
         Shape (count, sum of dims).
     """
-    return torch.cat([points / points.std().clamp_min(torch.finfo(points.dtype).tiny) for points in maps], 1)
+    spreads = [(points - points.mean(0)).square().mean().sqrt() for points in maps]
+    least = torch.finfo(maps[0].dtype).tiny
+    return torch.cat([p / spread.clamp_min(least) for p, spread in zip(maps, spreads, strict=True)], 1)
 
 
 def change_factor(

@@ -1,7 +1,7 @@
 """Letters of the fonts at hand: pictures with two known factors, the letter and the style.
 
-Any scalable font file that Pillow opens will do, also the web formats. Each glyph is drawn white on black, as
-large as fits, in the middle of its square.
+Any scalable font file that Pillow opens will do, also the web formats. Glyphs are drawn white on
+black at one size, each in the middle of its square.
 
 Fonts differ between machines. With the package travel the small letters of the free DejaVu fonts in 22 styles
 as pictures of 16 x 16 pixels, so that numbers can be compared.
@@ -55,7 +55,7 @@ def find_fonts(folder: str | Path | None = None) -> list[Path]:
     """
     roots = [Path(root).expanduser() for root in FONT_FOLDERS] if folder is None else [Path(folder)]
     found = {
-        file.name: file
+        file.resolve()
         for root in roots
         if root.is_dir()
         for file in root.rglob("*")
@@ -67,7 +67,7 @@ def find_fonts(folder: str | Path | None = None) -> list[Path]:
             "files that end in " + ", ".join(FONT_FILES),
             "apt install fonts-dejavu-core, or folder=...",
         )
-    return [found[name] for name in sorted(found)]
+    return sorted(found, key=lambda file: (file.name, file))
 
 
 def render_glyphs(
@@ -129,8 +129,8 @@ def load_glyphs() -> FrameSet:
     Returns:
         The glyphs as `render_glyphs` gives them.
     """
-    with resources.as_file(resources.files("workbench") / "images" / "glyphs-sample.npz") as path:
-        archive = np.load(path, allow_pickle=False)
+    path = resources.files("workbench") / "images" / "glyphs-sample.npz"
+    with resources.as_file(path) as file, np.load(file, allow_pickle=False) as archive:
         pictures, codes, styles = (
             torch.from_numpy(archive[name]) for name in ("pictures", "letters", "styles")
         )

@@ -105,7 +105,7 @@ def fit_frame_model(
     progress: Progress | None = None,
     cancel: Cancel | None = None,
 ) -> NetModel:
-    """A small diffusion model of frames, conditional on their labels where they have some.
+    """A small diffusion model of frames, conditional on their labels where these differ.
 
     The prior of the noise level spans the deviations of the principal directions.
 
@@ -131,7 +131,8 @@ def fit_frame_model(
     if len(kept) < 16:
         raise SettingError(f"{len(kept)} frames to learn from", "at least 16")
     data = frames.points[kept].float()
-    classes = frames.classes if frames.labels is not None else ()
+    told = frames.labels is not None and len(frames.labels[kept].unique()) > 1
+    classes = frames.classes if told else ()
     generator = seeded(generator)
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(generator.initial_seed())
@@ -154,7 +155,7 @@ def fit_frame_model(
         null_share=0.3 if classes else 1.0,
     )
     net = Denoiser(inner, classes=len(classes), data_std=std)
-    labels = frames.labels[kept] if frames.labels is not None else None
+    labels = frames.labels[kept] if frames.labels is not None and told else None
     result = fit_denoiser(
         net, data, labels, settings=settings, generator=generator, progress=progress, cancel=cancel
     )

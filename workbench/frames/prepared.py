@@ -118,4 +118,5 @@ def prepare_frames(
             cancel=cancel,
         )
         net = replace(trained, net=trained.net.to(resolve_device(device)))
+        condition = condition if net.frame.classes else ""  # of one recording alone there may be one class
     return PreparedFrames(shown, context, hidden, bind(net, condition or None), condition)

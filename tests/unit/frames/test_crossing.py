@@ -131,6 +131,9 @@ def test_frames_without_a_scale_are_not_parted():
     assert part_conditions(replace(found, labels=None)) is None
     assert part_conditions(replace(found, variables=found.times[:, None])) is None
     assert part_conditions(flows((0, 1), (24, 24))) is None
+    swapped = torch.tensor([1, 0, 2, 3, 4])[found.labels]
+    assert part_conditions(replace(found, labels=swapped)) is None  # 0.5 would be between first and third
+    assert part_conditions(replace(found, labels=4 - found.labels)) is not None
 
 
 @pytest.mark.slow

@@ -246,6 +246,13 @@ def test_a_letter_that_a_font_lacks_is_left_out(font: Path):
     assert found.labels.tolist() == [0]
 
 
+def test_fonts_of_one_name_in_two_folders_are_two(tmp_path: Path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "Regular.ttf").write_bytes(folder.encode())
+    assert [file.parent.name for file in find_fonts(tmp_path)] == ["a", "b"]
+
+
 def test_glyphs_without_fonts_are_one_sentence(tmp_path: Path):
     with pytest.raises(DataError, match=r"^got no font in"):
         find_fonts(tmp_path)

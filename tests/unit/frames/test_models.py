@@ -141,6 +141,16 @@ def test_frames_are_prepared_with_the_model_that_fits_them():
     assert int(ready.hidden.sum()) == 6 * 6
 
 
+def test_a_model_of_one_flow_among_several_has_no_classes(tmp_path: Path):
+    """It would have them without ever having seen the others."""
+    movie = np.random.default_rng(0).normal(size=(160, 4, 4))
+    groups = np.repeat([0, 1], 80)
+    np.savez(tmp_path / "two.npz", frames=movie, groups=groups, labels=groups)
+    ready = prepare_frames(open_frames(tmp_path / "two.npz"), train_steps=2)
+    assert ready.model.frame.classes == ()
+    assert ready.condition == ""
+
+
 def test_frames_of_ones_own_get_a_model_that_has_not_seen_the_hidden_ones(tmp_path: Path):
     angle = torch.arange(130, dtype=torch.float64) / 26.0 * 2 * torch.pi
     own = tmp_path / "own.npy"
