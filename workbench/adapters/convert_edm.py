@@ -14,8 +14,10 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import Tensor
 
-from workbench.adapters.edm import PRECONDITIONINGS
 from workbench.errors import DataError, SettingError
+
+PRECONDITIONINGS = ("EDMPrecond", "VPPrecond", "VEPrecond", "iDDPMPrecond", "Precond")
+"""Classes that a JSON may name; the last is EDM2's."""
 
 
 def convert_pickle(path: Path, folder: Path, *, code: Path | None = None, trust: bool = False) -> Path:

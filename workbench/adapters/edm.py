@@ -36,6 +36,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from workbench.adapters.convert_edm import PRECONDITIONINGS, convert_pickle
 from workbench.adapters.edm2_net import UNet2
 from workbench.adapters.edm_nets import DhariwalUNet, SongUNet
 from workbench.adapters.files import read_manifest, read_tensors
@@ -44,9 +45,6 @@ from workbench.adapters.tables import table_schedule
 from workbench.adapters.wrap import WrappedModel, wrap
 from workbench.errors import DataError, SettingError
 from workbench.schedules import VE, Schedule
-
-PRECONDITIONINGS = ("EDMPrecond", "VPPrecond", "VEPrecond", "iDDPMPrecond", "Precond")
-"""Classes that a JSON may name; the last is EDM2's."""
 
 _NETWORKS: dict[str, type[nn.Module]] = {"SongUNet": SongUNet, "DhariwalUNet": DhariwalUNet}
 _UNREAD = ("use_fp16", "dropout", "label_dropout", "C_1", "C_2", "M", "beta_d", "beta_min", "epsilon_t")
@@ -150,8 +148,6 @@ def _unpickled(path: Path, settings: Settings) -> WrappedModel:
             "'python -m workbench.adapters.convert_edm PICKLE FOLDER --code REPOSITORY --trust', which runs "
             "that code, if you trust the file",
         )
-    from workbench.adapters.convert_edm import convert_pickle  # it needs this module
-
     with tempfile.TemporaryDirectory() as folder:
         weights = convert_pickle(path, Path(folder), trust=True)
         arguments = read_manifest(weights)["arguments"]
