@@ -88,7 +88,7 @@ def part_conditions(frames: FrameSet) -> Passage | None:
         return None
     levels = sorted((float(own[0]), k) for own, k in zip(scale, present, strict=True))
     present = [k for _, k in levels]
-    if {later - former for former, later in pairwise(present)} not in ({1}, {-1}):
+    if len({later > former for former, later in pairwise(present)}) > 1:
         return None
     shortest = min(len(own) for own in scale)
     mapped, between = present[::2], present[1 : 2 * len(present[::2]) - 2 : 2]

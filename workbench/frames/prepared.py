@@ -118,5 +118,6 @@ def prepare_frames(
             cancel=cancel,
         )
         net = replace(trained, net=trained.net.to(resolve_device(device)))
-        condition = condition if net.frame.classes else ""  # of one recording alone there may be one class
+        if frames.name == "wake":
+            condition = condition if net.frame.classes else ""  # it chose the flow, which may be the only one
     return PreparedFrames(shown, context, hidden, bind(net, condition or None), condition)

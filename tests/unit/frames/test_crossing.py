@@ -12,6 +12,7 @@ from workbench.embeddings import fit_pca
 from workbench.errors import SettingError, ShapeError
 from workbench.frames.crossing import part_conditions, render_crossing
 from workbench.frames.files import FrameSet
+from workbench.frames.models import open_frames
 from workbench.frames.wake import simulate_wake
 from workbench.frames.wake_set import EVERY, FIRST_STEP, load_wake, scaled
 from workbench.inversions import encode, given_each
@@ -134,6 +135,11 @@ def test_frames_without_a_scale_are_not_parted():
     swapped = torch.tensor([1, 0, 2, 3, 4])[found.labels]
     assert part_conditions(replace(found, labels=swapped)) is None  # 0.5 would be between first and third
     assert part_conditions(replace(found, labels=4 - found.labels)) is not None
+
+
+def test_the_shipped_flows_are_parted_though_their_classes_are_two_apart():
+    parts = part_conditions(open_frames("wake"))
+    assert sorted(parts.truth) == [2.0, 6.0]
 
 
 @pytest.mark.slow
