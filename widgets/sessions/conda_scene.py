@@ -186,8 +186,7 @@ def open_scene(
 
     cross = None
     if isinstance(bound, NetModel) and len(bound.frame.classes) > 1:
-        flows = open_frames("wake") if run.frames == "wake" else every_flow
-        passage = part_conditions(flows)
+        passage = part_conditions(ready.flows)
         if passage is not None:
             cross = partial(
                 cross_conditions, bound, passage, solver=run.solver, device=device, seed=run.seed, **levels

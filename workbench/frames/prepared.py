@@ -15,8 +15,9 @@ from workbench.devices import resolve_device
 from workbench.draws import seeded
 from workbench.errors import SettingError, ShapeError
 from workbench.frames.files import FrameSet
-from workbench.frames.models import fit_frame_model
+from workbench.frames.models import fit_frame_model, wake_as_frames
 from workbench.frames.rendering import bind
+from workbench.frames.wake_set import load_wake
 from workbench.integrators import Cancel, Progress
 from workbench.models import ScoreModel
 from workbench.zoo import load_model
@@ -38,6 +39,7 @@ class PreparedFrames:
         hidden: Which of them nothing may see, shape (count,).
         model: The model, its condition bound.
         condition: The bound condition; "" for none.
+        flows: Frames of all conditions that the model knows.
     """
 
     frames: FrameSet
@@ -45,6 +47,7 @@ class PreparedFrames:
     hidden: Tensor
     model: ScoreModel
     condition: str
+    flows: FrameSet
 
     @property
     def visible(self) -> Tensor:
@@ -70,7 +73,8 @@ def prepare_frames(
     Args:
         frames: What `open_frames` gives.
         model: A shipped model or a folder; "" trains one on the visible frames; see `AUTO`.
-        condition: The class that is bound, which for the wake is also the flow that is shown; "" for none.
+        condition: The class that is bound, which for the wake is also the flow that is shown, and must be
+            one; "" for none.
         gap: Hidden frames of a gap.
         every: Frames from one gap to the next.
         train_steps: Optimiser steps of a model that is trained here.
@@ -120,4 +124,5 @@ def prepare_frames(
         net = replace(trained, net=trained.net.to(resolve_device(device)))
         if frames.name == "wake":
             condition = condition if net.frame.classes else ""  # it chose the flow, which may be the only one
-    return PreparedFrames(shown, context, hidden, bind(net, condition or None), condition)
+    flows = wake_as_frames(load_wake()) if frames.name == "wake" else frames if model else shown
+    return PreparedFrames(shown, context, hidden, bind(net, condition or None), condition, flows)

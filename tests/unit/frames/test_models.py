@@ -149,6 +149,7 @@ def test_a_model_of_one_flow_among_several_has_no_classes(tmp_path: Path):
     ready = prepare_frames(open_frames(tmp_path / "two.npz"), train_steps=2)
     assert ready.model.frame.classes == ()
     assert ready.condition == ""
+    assert ready.flows is ready.frames
 
 
 def test_frames_of_ones_own_get_a_model_that_has_not_seen_the_hidden_ones(tmp_path: Path):
