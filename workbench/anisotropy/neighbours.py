@@ -31,6 +31,7 @@ from workbench.anisotropy.heads import find_head
 from workbench.anisotropy.initial import read_laws
 from workbench.anisotropy.lanczos import find_largest
 from workbench.architectures import Architecture, FlatNet
+from workbench.draws import draw_normal
 from workbench.errors import SettingError, ShapeError
 from workbench.forward import jvp
 from workbench.models import Landscape, ScoreModel
@@ -284,11 +285,11 @@ def harmonics_of(subject: Subject, *, count: int = 9, seed: int = 0) -> Neighbou
             "a model that was trained to denoise",
         )
     generator = torch.Generator().manual_seed(seed)
-    spread = torch.randn(subject.frame.dim, dtype=torch.float64, generator=generator)
     clean = subject.ends()[0]
+    spread = draw_normal((subject.frame.dim,), clean.double(), generator)
     return find_harmonics(
         subject.model,
-        clean + (subject.frame.data_std * spread).to(clean),
+        clean + (subject.frame.data_std * spread).to(clean.dtype),
         subject.frame.data_std,
         count=min(count, subject.frame.dim),
         generator=generator,
