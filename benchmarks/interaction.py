@@ -4,7 +4,7 @@ Coarse answers are timed on the served page, from the pointer's move to the curv
 fields on the canvas alone. Software rendering, as on a machine without a graphics card. Before that, what an
 answer takes of a processor, without a browser: on a busy machine the wall clock says little.
 
-Run as `python benchmarks/interaction.py [--moves N] [--no-browser]`; two to three minutes.
+Run as `python benchmarks/interaction.py [--moves N] [--no-browser | --only-browser]`; some minutes.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import urllib.request
 from contextlib import contextmanager
 
 import torch
-from playwright.sync_api import Browser, Page, TimeoutError, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from widgets.canvas.canvas import Canvas
 from widgets.canvas.scene import Cloud, cloud_traits, field_traits, window_traits
@@ -50,14 +50,25 @@ WATCH = """() => {
   const inside = (e) => [e, ...(e.shadowRoot ? deep(e.shadowRoot) : [])];
   const deep = (root) => [...root.querySelectorAll("*")].flatMap(inside);
   const curves = deep(document).find((e) => e.matches?.(".wb-svg g[clip-path]"));
-  window.drawn = 0;
-  window.tabled = 0;
-  new MutationObserver(() => { window.drawn = performance.now(); }).observe(curves, {childList: true});
+  const seen = {moved: 0, drawn: 0, tabled: 0}, waiting = new Set();
+  const note = (what) => () => { seen[what] = performance.now(); waiting.forEach((look) => look()); };
+  document.addEventListener("pointermove", (event) => { seen.moved = event.timeStamp; }, true);
+  new MutationObserver(note("drawn")).observe(curves, {childList: true});
   for (const box of deep(document).filter((e) => e.querySelector?.(":scope .wb-bench-table")))
-    new MutationObserver(() => { window.tabled = performance.now(); })
-      .observe(box, {childList: true, subtree: true});
+    new MutationObserver(note("tabled")).observe(box, {childList: true, subtree: true});
+  // milliseconds from the pointer's last move, as the browser got it, to what followed; -1 if nothing did
+  window.answered = (what, since, patience) => new Promise((done) => {
+    const look = () => {
+      if (seen.moved > since && seen[what] > seen.moved) leave(seen[what] - seen.moved);
+    };
+    const timer = setTimeout(() => leave(-1), patience);
+    const leave = (value) => { waiting.delete(look); clearTimeout(timer); done(value); };
+    waiting.add(look);
+    look();
+  });
 }"""
-"""Note when the curves are drawn, and the table of all lenses, where there is one."""
+"""Note when the pointer moved, when the curves are drawn, and the table of all lenses, where there is one.
+Nothing is polled: on a machine that renders in software, asking in every frame takes a tenth of a core."""
 PAN = """async (frames) => {
   const svg = document.querySelector(".wb-svg"), box = svg.getBoundingClientRect(), times = [];
   svg.setPointerCapture = () => {};
@@ -218,15 +229,14 @@ def drag(page: Page, address: str, tab: str, state: str, moves: int) -> dict[str
     page.mouse.down()
     times: dict[str, list[float]] = {"drawn": [], "tabled": []}
     for k in range(moves):
-        began = page.evaluate("performance.now()")
+        since = page.evaluate("performance.now()")
         turn, reach = 2.4 * k, 12 + 110 * k / moves
         page.mouse.move(x + reach * math.cos(turn), y + reach * math.sin(turn))
         for what in ("drawn", "tabled") if tab == "bench" else ("drawn",):
-            try:
-                page.wait_for_function(f"(began) => window.{what} > began", arg=began, timeout=3_000)
-            except TimeoutError:
+            took = page.evaluate("([what, since]) => window.answered(what, since, 3000)", [what, since])
+            if took < 0:
                 break  # the nearest sample is the same as before: nothing to draw
-            times[what].append(page.evaluate(f"window.{what}") - began)
+            times[what].append(took)
     page.mouse.up()
     return times
 
@@ -269,10 +279,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--moves", type=int, default=40, help="moves of each drag")
     parser.add_argument("--no-browser", action="store_true", help="only what a processor takes")
+    parser.add_argument("--only-browser", action="store_true", help="all but that")
     asked = parser.parse_args(arguments)
     torch.set_num_threads(1)
     print(HEAD)
-    processor_times(asked.moves)
+    if not asked.only_browser:
+        processor_times(asked.moves)
     if asked.no_browser:
         return 0
     chromium = shutil.which("chromium") or shutil.which("google-chrome")

@@ -72,6 +72,7 @@ function render({ model, el }) {
   let width = 0, height = 0, inner = { x: 0, y: 0, w: 1, h: 1 };
   let field = new Float32Array(0), vertices = new Float32Array(0), pixels = new Uint8Array(0);
   let cloud = new Float32Array(0), cloudLabels = new Uint8Array(0), cloudCells = new Uint32Array(0);
+  let ranges = { x: [0, 1], y: [0, 1] }; // the kernel's; asking the host for them at every vertex is slow
   let view = null;        // the part that is looked at, {x, y}; all of the kernel's ranges if null
   let pan = null;         // {px, py, view}: the background held by the pointer
   let sampled = false;    // whether the clouds on the screen are a sample
@@ -82,7 +83,7 @@ function render({ model, el }) {
   let frame = 0, dirty = new Set(["all"]);
 
   // ---- coordinates
-  const seen = () => view ?? { x: get("x_range"), y: get("y_range") };
+  const seen = () => view ?? ranges;
   const toX = (x) => { const [a, b] = seen().x; return inner.x + ((x - a) / (b - a)) * inner.w; };
   const toY = (y) => { const [a, b] = seen().y; return inner.y + (1 - (y - a) / (b - a)) * inner.h; };
   function place(event) {
@@ -183,7 +184,7 @@ function render({ model, el }) {
   }
   // The ground covers the kernel's ranges; of it the part that is looked at lies in the frame.
   function placeField() {
-    const [a, b] = get("x_range"), [c, d] = get("y_range"), { x: [p, q], y: [r, s] } = seen();
+    const { x: [a, b], y: [c, d] } = ranges, { x: [p, q], y: [r, s] } = seen();
     Object.assign(ground.style, {
       left: `${(100 * (a - p)) / (q - p)}%`, width: `${(100 * (b - a)) / (q - p)}%`,
       top: `${(100 * (s - d)) / (s - r)}%`, height: `${(100 * (d - c)) / (s - r)}%`,
@@ -201,7 +202,7 @@ function render({ model, el }) {
     sampled = drawn < total;
   }
   function look(next) {
-    const [a, b] = get("x_range"), [c, d] = get("y_range");
+    const [a, b] = ranges.x;
     const whole = next && next.x[1] - next.x[0] >= (b - a) * 0.999;
     if (next && (next.x[1] - next.x[0]) * DEEPEST < b - a) return;
     view = next === null || whole ? null : next;
@@ -401,7 +402,7 @@ function render({ model, el }) {
     const [rows, columns] = get("field_shape");
     let text = `${get("x_title")} ${short(at.x)} · ${get("y_title")} ${short(at.y)}`;
     if (field.length && field.length === rows * columns) {
-      const [a, b] = get("x_range"), [c, d] = get("y_range");
+      const { x: [a, b], y: [c, d] } = ranges;
       const column = Math.round(((at.x - a) / (b - a)) * (columns - 1)), row = Math.round(((at.y - c) / (d - c)) * (rows - 1));
       text += ` · ${get("field_title")} ${short(field[row * columns + column])}`;
     }
@@ -454,11 +455,11 @@ function render({ model, el }) {
     cloud_points: () => { cloud = floats(get("cloud_points")); },
     cloud_labels: () => { cloudLabels = octets(get("cloud_labels")); },
     cloud_cells: () => { cloudCells = new Uint32Array(floats(get("cloud_cells")).buffer); },
-    x_range: () => { view = null; },
-    y_range: () => { view = null; },
+    x_range: () => { view = null; ranges = { x: get("x_range"), y: get("y_range") }; },
+    y_range: () => read.x_range(),
     clip: () => { if (get("clip")) navigator.clipboard?.writeText(get("clip")).catch(() => {}); },
   };
-  ["field", "vertices", "thumbs", "cloud_points", "cloud_labels", "cloud_cells"].forEach((name) => read[name]());
+  ["field", "vertices", "thumbs", "cloud_points", "cloud_labels", "cloud_cells", "x_range"].forEach((name) => read[name]());
   const parts = {
     field: ["field", "axes"], field_shape: ["field"], field_limits: ["field"], field_title: ["field"],
     vertices: ["curves"], curves: ["curves"], hidden: ["curves", "clouds"],

@@ -1,7 +1,7 @@
 """The canvas as a component of a Panel page: the same module and the same traits as in the notebook."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import param
 from panel.custom import AnyWidgetComponent
@@ -15,6 +15,7 @@ class PageCanvas(AnyWidgetComponent):
 
     _esm = MODULE
     _stylesheets = [STYLE.read_text(encoding="utf-8")]  # noqa: RUF012 - panel asks for a list
+    _priority_changes: ClassVar[list[str]] = ["gesture"]  # panel holds every other change back for 50 ms
 
     field = param.Bytes(default=b"")
     field_shape = param.List(default=[0, 0])

@@ -331,8 +331,10 @@ class Bench:
                 ask_all(Inquiry(state, place, "coarse", self.cache, None, cancel, self._near(state)), tell)
             if cancel.is_set():
                 return "stopped"
-            near = self._near(state) if speed == "coarse" else ()
-            result = ask_all(Inquiry(state, place, speed, self.cache, progress, cancel, near), tell)
+            coarse = speed == "coarse"  # there before a bar could be drawn: its progress is not told
+            near = self._near(state) if coarse else ()
+            told = None if coarse else progress
+            result = ask_all(Inquiry(state, place, speed, self.cache, told, cancel, near), tell)
         return "; ".join(result.notes)
 
     def _known(self, state: BenchState) -> bool:

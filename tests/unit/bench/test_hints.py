@@ -60,8 +60,8 @@ def test_a_hint_in_a_network_takes_a_dozen_batches(regime):
     ends = subject.ends("0", "9")
     settings = FULL | {"regime": regime}
     hint = find_path(subject.model, *ends, measure_share=False, **hint_settings(subject, ends, settings))
-    assert hint.report.model_calls < 70
-    assert hint.curve.nodes == 7
+    assert hint.report.model_calls < 40
+    assert hint.curve.nodes == 5
 
 
 def test_hints_start_from_the_last_answers_only_between_the_same_via_points():
