@@ -4,7 +4,15 @@ import torch
 from torch.testing import assert_close
 
 from widgets.canvas.canvas import Canvas
-from widgets.canvas.scene import Cloud, Handle, cloud_traits, handle_traits, window_traits
+from widgets.canvas.scene import (
+    Cloud,
+    Handle,
+    Stroke,
+    cloud_traits,
+    handle_traits,
+    stroke_traits,
+    window_traits,
+)
 from widgets.canvas.standalone import canvas_html
 from workbench.fields import Window
 
@@ -102,3 +110,24 @@ def test_a_sample_keeps_the_farthest_point_and_the_colours_and_magnifying_draws_
     page.wait_for_function("pictures.length > 0")
     assert page.evaluate("pictures.every(picture => picture.drawn === picture.held)")  # also while it moves
     assert not page.problems, "\n".join(page.problems)
+
+
+def test_the_host_is_asked_a_few_times_a_picture_not_at_every_vertex(page):
+    curve = Stroke("path", torch.rand(5_000, 2, generator=torch.Generator().manual_seed(0)), "#d55e00")
+    canvas = Canvas()
+    canvas.show(**stroke_traits([curve]), **window_traits(Window((0.0, 1.0), (0.0, 1.0)), ("x", "y")))
+    page.set_content(canvas_html(canvas))
+    page.locator(".wb-curve path").first.wait_for()
+    asked = page.evaluate(
+        """async () => {
+          const get = model.get;
+          let asked = 0;
+          model.get = (name) => { asked += 1; return get(name); };
+          model.set("vertices", get.call(model, "vertices"));
+          await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+          return asked;
+        }"""
+    )
+    assert 0 < asked < 50
+    page.evaluate("model.set('x_range', [0, 2])")
+    page.wait_for_function("document.querySelector('.wb-axes').textContent.includes('2.0')")

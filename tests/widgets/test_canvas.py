@@ -208,3 +208,24 @@ def test_both_hosts_have_the_same_traits():
 
     own = set(Canvas.class_traits(sync=True)) - set(__import__("anywidget").AnyWidget.class_traits(sync=True))
     assert {name for name in own if not name.startswith("_")} <= set(PageCanvas.param)
+
+
+def test_a_gesture_on_a_page_is_not_held_back():
+    from bokeh.document import Document
+
+    from widgets.canvas.panel import PageCanvas
+
+    class Recorded(Document):
+        session_context = object()  # as on a served page
+
+        def add_next_tick_callback(self, callback):
+            asked.append("next tick")
+
+        def add_timeout_callback(self, callback, timeout_milliseconds):
+            asked.append("held back")
+
+    asked: list[str] = []
+    canvas = PageCanvas()
+    gesture = {"kind": "move", "id": "end", "x": 0.1, "y": 0.2, "seq": 1}
+    canvas._server_change(Recorded(), "ref", "", "gesture", {}, gesture)
+    assert asked == ["next tick"]

@@ -19,8 +19,8 @@ from workbench.subjects import Subject
 NODES = 13
 """Images of a hint."""
 PICTURE_NODES = 5
-"""The same for samples that are pictures, whose models cost more. Through five images a curve in Fashion-MNIST is
-as near to the transported one as through nine; what parts the two are the steps."""
+"""The same for samples that are pictures, whose models cost more. A Fashion-MNIST curve through five images
+is as near to the transported one as a curve through nine; what parts the two are the steps."""
 STEPS = 2
 """Steps of a hint that is carried through the noise levels."""
 TOL = 5e-3

@@ -57,6 +57,18 @@ def test_a_change_brings_coarse_answers_first_then_the_full_ones_in_order(bench)
     assert set(bench.answers) == {"paths", "anisotropy"}
 
 
+def test_a_coarse_answer_tells_of_no_progress(bench):
+    events = []
+    bench.subscribe(lambda event: events.append(event.what))
+    bench.change(start="-1.9,0.1", speed="coarse")
+    assert bench.wait()
+    assert "table" in events
+    assert "progress" not in events
+    bench.change(start="-1.8,0.1")
+    assert bench.wait()
+    assert "progress" in events
+
+
 def test_a_gesture_stays_coarse_until_its_end(bench):
     events = hear(bench)
     bench.change(speed="coarse", start="-1.9,0.2")
