@@ -57,7 +57,12 @@ class MissingExtra(_Explained, ImportError):
 
 
 class Cancelled(WorkbenchError):
-    """Raised from a progress callback to end a computation that nobody waits for any more."""
+    """A computation ended, or never began, since nobody waits for it any more."""
+
+    @classmethod
+    def before(cls, moment: str) -> "Cancelled":
+        """The error for a computation that was cancelled before a moment."""
+        return cls(f"cancelled before {moment}; open it again to go on")
 
 
 class NotConverged(WorkbenchError, RuntimeError):

@@ -3,7 +3,7 @@
 import html
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import panel as pn
@@ -75,7 +75,12 @@ class Host:
             document.add_next_tick_callback(lambda: function(*arguments))
 
     def scheduler(
-        self, work: Callable[..., Any], deliver: Callable[[Outcome], None], idle: Callable[[], None]
+        self,
+        work: Callable[..., Any],
+        deliver: Callable[[Outcome], None],
+        idle: Callable[[], None],
+        *,
+        gated: bool = True,
     ):
         """A scheduler whose work waits for its turn; what it delivers is delivered in the page's turn.
 
@@ -83,10 +88,11 @@ class Host:
             work: As for `Scheduler`.
             deliver: Given each outcome.
             idle: Called when nothing is being computed any more.
+            gated: Whether all of the work is one turn; if not, it takes its turns itself, by `gate`.
         """
 
         def in_turn(request: Any, speed: Any, cancel: Any, progress: Any) -> Any:
-            with self.gate(cancel):
+            with self.gate(cancel) if gated else nullcontext():
                 return work(request, speed, cancel, progress if speed == "full" else _silent)
 
         made = Scheduler(

@@ -4,15 +4,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from workbench.errors import WorkbenchError
+from workbench.errors import Cancelled
 from workbench.integrators import Cancel
 
 PULSE = 0.05
 """Seconds between two looks at whether somebody who waits still wants to."""
-
-
-class Left(WorkbenchError):
-    """Somebody stopped waiting."""
 
 
 class Turns:
@@ -49,7 +45,7 @@ class Turns:
             told: Called with the place in the queue, 1 for the next, whenever it has changed.
 
         Raises:
-            Left: If `cancel` was set while it waited.
+            Cancelled: If `cancel` was set while it waited.
         """
         me, said = object(), 0
         with self._changed:
@@ -64,7 +60,7 @@ class Turns:
                     if place == said:
                         self._changed.wait(PULSE)
                 if cancel.is_set():
-                    raise Left("stopped while it waited for its turn")
+                    raise Cancelled("stopped while it waited for its turn")
                 if place != said:
                     said = place
                     told(place)

@@ -16,7 +16,7 @@ from widgets.scheduling import Progress
 from widgets.sessions.conda_crossing import cross_conditions
 from widgets.sessions.conda_state import CondaScene
 from workbench.devices import resolve_device
-from workbench.errors import WorkbenchError
+from workbench.errors import Cancelled
 from workbench.frames.crossing import part_conditions
 from workbench.frames.models import open_frames
 from workbench.frames.prepared import prepare_frames
@@ -76,15 +76,6 @@ def run_names() -> frozenset[str]:
     return frozenset(field.name for field in dataclasses.fields(CondaRun))
 
 
-class Stopped(WorkbenchError):
-    """A scene was not wanted any more."""
-
-    @classmethod
-    def before(cls, moment: str) -> "Stopped":
-        """The error for a computation that was cancelled before a moment."""
-        return cls(f"cancelled before {moment}; open it again to go on")
-
-
 @dataclass(frozen=True, slots=True)
 class Stages:
     """Progress over several computations, and the moments between them at which one may stop.
@@ -113,10 +104,10 @@ class Stages:
         """One computation has ended.
 
         Raises:
-            Stopped: If nothing more is wanted.
+            Cancelled: If nothing more is wanted.
         """
         if self.cancel is not None and self.cancel.is_set():
-            raise Stopped.before(message)
+            raise Cancelled.before(message)
         self.part(index)(1.0, message)
 
 
@@ -140,7 +131,7 @@ def open_scene(
 
     Raises:
         SettingError: For an unknown name or setting.
-        Stopped: If it was cancelled.
+        Cancelled: If it was cancelled.
     """
     run = read_values(CondaRun, {**dataclasses.asdict(run or CondaRun()), **settings})
     stages = Stages(progress, (0.2, 0.2, 0.6), cancel)

@@ -12,9 +12,9 @@ from widgets.app.offer import LARGEST, Offer
 from widgets.app.page import Page
 from widgets.app.tabs.conda import wake_scene
 from widgets.app.turns import Turns
-from widgets.sessions.conda_scene import Stopped
 from widgets.sessions.conda_state import CondaCrossing, CondaScene
 from workbench.conda.context import make_context
+from workbench.errors import Cancelled
 from workbench.lenses.conda import fit_conda
 
 
@@ -34,7 +34,7 @@ def scene():
 
 @pytest.fixture
 def open_tab(scene, monkeypatch):
-    monkeypatch.setattr("widgets.app.tabs.conda.wake_scene", lambda progress, cancel: scene)
+    monkeypatch.setattr("widgets.app.tabs.conda.wake_scene", lambda gate, progress, cancel: scene)
     pages = []
 
     def opened(state="{}"):
@@ -116,7 +116,34 @@ def test_the_first_map_tells_how_far_it_is_and_can_be_cancelled():
         if share > 0.2:  # the latents are under way
             cancel.set()
 
-    with torch.no_grad(), pytest.raises(Stopped, match=r"^cancelled before the latents were found"):
-        wake_scene(progress, cancel)
+    with torch.no_grad(), pytest.raises(Cancelled, match=r"^cancelled before the latents were found"):
+        wake_scene(Turns(1).turn, progress, cancel)
     assert told == sorted(told)
     assert 0.2 < told[-1] < 0.5
+
+
+def test_who_waits_for_the_map_of_another_holds_no_turn(scene, monkeypatch):
+    begun, go = threading.Event(), threading.Event()
+
+    def slow(progress, cancel):
+        begun.set()
+        assert go.wait(60)
+        return scene
+
+    monkeypatch.setattr("widgets.app.tabs.conda._opened", [])
+    monkeypatch.setattr("widgets.app.tabs.conda.open_scene", slow)
+    turns = Turns(2)
+    pages = [Page(Offer(), turns, {"tab": [b"conda"]}) for _ in range(3)]
+    try:
+        assert begun.wait(60)
+        threading.Event().wait(1.0)  # the two others have come by now
+        assert (turns.running, turns.waiting) == (1, 0)
+        with turns.turn(threading.Event()):  # a fourth visitor computes meanwhile
+            assert turns.running == 2
+        go.set()
+        assert all(page.host.wait(120) for page in pages)
+        assert all(page.tabs["conda"].session is not None for page in pages)
+    finally:
+        go.set()
+        for page in pages:
+            page.close()

@@ -9,7 +9,8 @@ from tests.widgets.app.waiting import until
 
 pytest.importorskip("panel")
 
-from widgets.app.turns import Left, Turns
+from widgets.app.turns import Turns
+from workbench.errors import Cancelled
 
 
 def start(turns, name, log, hold, cancel=None, told=lambda place: None):
@@ -20,7 +21,7 @@ def start(turns, name, log, hold, cancel=None, told=lambda place: None):
             with turns.turn(cancel or threading.Event(), told):
                 log.append(name)
                 hold.wait(60)
-        except Left:
+        except Cancelled:
             log.append(f"{name} left")
 
     before = turns.waiting + turns.running

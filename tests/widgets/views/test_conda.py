@@ -16,12 +16,12 @@ from tests.oracles import conda as oracle
 from widgets.canvas.scene import Gesture
 from widgets.cells import read_cell
 from widgets.sessions.conda import CondaSession
-from widgets.sessions.conda_scene import CondaRun, Stopped
+from widgets.sessions.conda_scene import CondaRun
 from widgets.sessions.conda_state import CondaCrossing, CondaScene, CondaState
 from widgets.theme import theme_of
 from widgets.views import VIEWS, ConDAExplorer
 from workbench.conda.context import make_context
-from workbench.errors import SettingError, ShapeError
+from workbench.errors import Cancelled, SettingError, ShapeError
 from workbench.headless.catalog import open_notebook
 from workbench.headless.parameters import declared
 from workbench.lenses.conda import fit_conda
@@ -267,7 +267,7 @@ def test_frames_are_opened_behind_a_bar_and_can_be_cancelled_and_opened_again(mo
         while not cancel.is_set() and not on.wait(0.01):
             pass
         if cancel.is_set():
-            raise Stopped.before("the map was drawn")
+            raise Cancelled.before("the map was drawn")
         return CondaScene(turning, turning.latents, (4, 4), name="ring")
 
     monkeypatch.setattr("widgets.views.conda.open_scene", slow)
@@ -344,7 +344,7 @@ def test_a_drag_does_not_end_the_opening_of_other_frames(monkeypatch, turning):
         while run.frames != "ring" and not cancel.is_set() and not on.wait(0.01):
             pass
         if cancel.is_set():
-            raise Stopped.before("the map was drawn")
+            raise Cancelled.before("the map was drawn")
         return CondaScene(turning, turning.latents, (4, 4), name=run.frames)
 
     monkeypatch.setattr("widgets.views.conda.open_scene", slow)

@@ -23,28 +23,35 @@ from widgets.figures.conda import colours_of, loss_figure, support_figure
 from widgets.scheduling import Outcome, Progress, Speed
 from widgets.sessions.conda import CondaSession
 from widgets.sessions.conda_pictures import crossing_film, curve_film, selection_film
-from widgets.sessions.conda_scene import Stopped, open_scene
+from widgets.sessions.conda_scene import open_scene
 from widgets.sessions.conda_state import CondaAnswer, CondaCrossing, CondaScene, CondaState
+from workbench.bench.bench import Gate
 from workbench.conda.lifts import WEIGHTS
-from workbench.errors import SettingError, WorkbenchError
+from workbench.errors import Cancelled, SettingError, WorkbenchError
 
 _opening = threading.Lock()
 _opened: list[CondaScene] = []
 
 
-def wake_scene(progress: Progress, cancel: threading.Event) -> CondaScene:
+def wake_scene(gate: Gate, progress: Progress, cancel: threading.Event) -> CondaScene:
     """The scene of the shipped wake, which all visitors share: made once, about half a minute.
 
+    Args:
+        gate: Gives the turn in which it is made; whoever waits for another's map holds none.
+        progress: Called with a share and a sentence.
+        cancel: Asked now and then.
+
     Raises:
-        Stopped: If the visitor cancels; another who waits for the same scene makes it then.
+        Cancelled: If the visitor cancels; another who waits for the same scene makes it then.
     """
     while not _opening.acquire(timeout=0.2):
         progress(0.0, "waiting for the map, which another visitor has asked for")
         if cancel.is_set():
-            raise Stopped.before("the map was there")
+            raise Cancelled.before("the map was there")
     try:
         if not _opened:
-            _opened.append(open_scene(progress=progress, cancel=cancel))
+            with gate(cancel):
+                _opened.append(open_scene(progress=progress, cancel=cancel))
         return _opened[0]
     finally:
         _opening.release()
@@ -85,7 +92,7 @@ class CondaTab:
         self.copy = pn.widgets.Button(label="Copy as parameters")
         self.parameters = pn.pane.Str("", visible=False, styles={"overflow-x": "auto", "max-width": "100%"})
         self._syncing = False
-        self._scheduler = host.scheduler(self._solve, self._deliver, lambda: self._rest())
+        self._scheduler = host.scheduler(self._solve, self._deliver, lambda: self._rest(), gated=False)
         for control in self.controls.values():
             control.param.watch(self._controlled, "value")
         self.cancel.on_click(lambda _: self._scheduler.cancel())
@@ -198,10 +205,15 @@ class CondaTab:
     def _solve(
         self, state: CondaState | None, speed: Speed, cancel: threading.Event, progress: Progress
     ) -> Any:
-        if state is None:
-            return self._cross(cancel, progress)
-        session = self.session or CondaSession(wake_scene(progress, cancel), state)
-        return session, session.solve(session.filled(state), speed, cancel, progress)
+        first = None
+        if self.session is None and state is not None:
+            first = CondaSession(wake_scene(self.host.gate, progress, cancel), state)
+        with self.host.gate(cancel):
+            if state is None:
+                return self._cross(cancel, progress)
+            session = self.session or first
+            assert session is not None  # one of the two is there
+            return session, session.solve(session.filled(state), speed, cancel, progress)
 
     def _cross(self, cancel: threading.Event, progress: Progress) -> CondaCrossing:
         cross = None if self.session is None else self.session.scene.cross
