@@ -88,9 +88,10 @@ class Subject:
         """What it is, in words that say what it has not; empty where it can be asked at every noise level."""
         if self.flows:
             return ""
-        return (
-            "a decoder without a score" if isinstance(self.model, Latents) else "an energy without a density"
-        )
+        if isinstance(self.model, Latents):
+            return "a decoder without a score"
+        known = callable(getattr(self.model, "log_prob", None))
+        return "a density without noise levels" if known else "an energy without a density"
 
     @property
     def decoder(self) -> Decoder | None:

@@ -193,14 +193,17 @@ def _started_anew(subject: Subject) -> NetModel | WrappedModel | LatentModel:
     return cast(NetModel | WrappedModel | LatentModel, subject.model)
 
 
-def find_model_harmonics(state: AnisotropyState, opened: Opener = open_model_of) -> Harmonics:
+def find_model_harmonics(
+    state: AnisotropyState, cancel: threading.Event, opened: Opener = open_model_of
+) -> Harmonics:
     """What the trained model of a state keeps at one noisy sample of its data.
 
     Raises:
+        Cancelled: If it was cancelled.
         SettingError: If it is no denoiser.
     """
     subject = opened(state)
-    found = harmonics_of(subject, seed=state.seed)
+    found = harmonics_of(subject, seed=state.seed, cancel=cancel)
     return Harmonics(state.model, found, subject.frame.shape, subject.frame.data_std)
 
 
@@ -272,6 +275,10 @@ def align_state(state: AnisotropyState, cancel: threading.Event, progress: Progr
 def lies_as_asked(asked: AnisotropyState, state: AnisotropyState) -> bool:
     """Whether a lay that was asked for in one state is that of another too."""
     return (asked.learner, asked.images, asked.seed) == (state.learner, state.images, state.seed)
+
+
+BUSY = "The images are shown in that basis once they are aligned: press “Align the images” after this."
+"""What a chosen basis says while something else is computed, which it does not end."""
 
 
 def lay_sentence(lay: Lay) -> str:
@@ -360,7 +367,7 @@ def check_state(state: AnisotropyState) -> None:
             f"basis {state.basis!r}, data {state.data!r}, {state.samples} samples",
             f"{', '.join(BASES)}; {', '.join(DATA)}; 2 or more",
         )
-    levels_of(state.architecture, state.level)
+    levels_of(state.learner, state.level)
     _settings(state)
 
 

@@ -16,6 +16,7 @@ from widgets.figures.trials import linear_figure
 from widgets.figures.turns import BASES
 from widgets.scheduling import Outcome, Progress, Scheduler, sentence_of
 from widgets.sessions.anisotropy import (
+    BUSY,
     OWN,
     TRIAL_STEPS,
     UNASKED,
@@ -285,7 +286,7 @@ class AnisotropyExplorer(SolvingView):
         if task == "train":
             return task, train_state(state, cancel, progress)
         if task == "harmonics":
-            return task, find_model_harmonics(state, self._open)
+            return task, find_model_harmonics(state, cancel, self._open)
         return task, find_results(state, cancel, progress, self._show, self._open)
 
     def _deliver(self, outcome: Outcome) -> None:
@@ -325,7 +326,10 @@ class AnisotropyExplorer(SolvingView):
     def _turn(self, basis: str) -> None:
         """Show the images in a basis: one click, no computation, once they are aligned."""
         if self.lay is None:
-            self._submit("align")
+            if self._scheduler.busy:
+                self.status.say(BUSY)
+            else:
+                self._submit("align")
             return
         for name, drawing in lay_figures(self.lay, basis, self._look).items():
             getattr(self, name).show(drawing)

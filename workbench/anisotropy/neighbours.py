@@ -32,8 +32,9 @@ from workbench.anisotropy.initial import read_laws
 from workbench.anisotropy.lanczos import find_largest
 from workbench.architectures import Architecture, FlatNet
 from workbench.draws import draw_normal
-from workbench.errors import SettingError, ShapeError
+from workbench.errors import Cancelled, SettingError, ShapeError
 from workbench.forward import jvp
+from workbench.integrators import Cancel
 from workbench.models import Landscape, ScoreModel
 from workbench.subjects import Subject
 
@@ -211,6 +212,7 @@ def find_harmonics(
     count: int = 16,
     generator: torch.Generator,
     tol: float = 1e-4,
+    cancel: Cancel | None = None,
 ) -> NeighbourDirections:
     """Leading eigenvectors of a trained denoiser's Jacobian at a noisy point, by Lanczos iteration.
 
@@ -221,11 +223,13 @@ def find_harmonics(
         count: How many.
         generator: Draws the start.
         tol: Relative residual at which to stop.
+        cancel: Asked at every iteration.
 
     Returns:
         The harmonics, descending, of the symmetric part of the Jacobian, with its asymmetry.
 
     Raises:
+        Cancelled: If it was cancelled.
         ShapeError: If the point has not the model's dimension.
 
     Cost:
@@ -241,6 +245,8 @@ def find_harmonics(
     sizes = torch.zeros(2, dtype=torch.float64, device=point.device)
 
     def product(row: Tensor) -> Tensor:
+        if cancel is not None and cancel.is_set():
+            raise Cancelled("the harmonics were cancelled before they settled")
         vector = row[0].to(point)
         right, left = jvp(denoise, (point,), (vector,))[1], backward(vector)[0]
         sizes.add_(torch.stack([(right - left).square().sum(), (right + left).square().sum()]).double())
@@ -261,18 +267,22 @@ def find_harmonics(
     )
 
 
-def harmonics_of(subject: Subject, *, count: int = 9, seed: int = 0) -> NeighbourDirections:
+def harmonics_of(
+    subject: Subject, *, count: int = 9, seed: int = 0, cancel: Cancel | None = None
+) -> NeighbourDirections:
     """Harmonics of an opened model at its default first end, blurred by the data's own deviation.
 
     Args:
         subject: The opened model with its points.
         count: How many at most.
         seed: Seed of the noise and of the iteration's start.
+        cancel: Asked at every iteration.
 
     Returns:
         The harmonics, descending.
 
     Raises:
+        Cancelled: If it was cancelled.
         SettingError: If it is an energy or a decoder, which has no denoiser.
 
     Cost:
@@ -293,4 +303,5 @@ def harmonics_of(subject: Subject, *, count: int = 9, seed: int = 0) -> Neighbou
         subject.frame.data_std,
         count=min(count, subject.frame.dim),
         generator=generator,
+        cancel=cancel,
     )

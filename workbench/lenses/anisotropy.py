@@ -156,7 +156,7 @@ def levels_of(model: object, level: int = -1) -> Levels:
     """Noise levels to ask at: an opened model's own, those of anything else the ladder of a thousand.
 
     Args:
-        model: A model, or an architecture or its name.
+        model: A model, or an architecture or its name, whose output decides the weights.
         level: Index on the ladder of a thousand, 0 has least noise; -1 averages over all levels. Of a model
             the own level with the nearest ratio of noise to data.
 
@@ -174,6 +174,8 @@ def levels_of(model: object, level: int = -1) -> Levels:
     elif isinstance(inner, WrappedModel):
         own = _opened_levels(inner)
     else:
+        asked = load_architecture(inner) if isinstance(inner, str) else inner
+        ladder = ddpm_levels(prediction=asked.prediction) if isinstance(asked, Architecture) else ladder
         return ladder if level < 0 else ladder.only(level)
     return own if level < 0 else own.near(float(ladder.only(level).sigma) * inner.frame.data_std)
 
@@ -185,7 +187,8 @@ def lacking_of(model: object) -> str:
         model: A model as `find_directions` takes it, or any other.
 
     Returns:
-        What is lacking, in words; empty where `find_directions` answers.
+        What is lacking, in words; empty where a network is known that has such layers. Its directions may
+        still be refused once it is asked, as where its output starts at zero.
     """
     inner = model.model if isinstance(model, LatentModel) else model
     if isinstance(inner, NetModel):

@@ -300,6 +300,7 @@ def test_the_lenses_door_takes_a_flows_density_and_names_what_a_decoder_lacks(tm
     (tmp_path / "flow.json").write_text(json.dumps({"kind": "zuko", "arguments": arguments}))
     subject = open_subject(model=tmp_path / "flow.safetensors")
     assert subject.regimes == ("static",)
+    assert subject.lacking == "a density without noise levels"
     assert subject.landscape() is subject.model
     assert_close(subject.point("0.5,1"), torch.tensor([0.5, 1.0], dtype=torch.float32))
     sizes = dict(encoder_block_out_channels=(4,), decoder_block_out_channels=(4,))

@@ -16,7 +16,7 @@ from workbench.anisotropy.neighbours import (
     kernel_product,
 )
 from workbench.architectures import architecture_of, load_architecture
-from workbench.errors import SettingError, ShapeError
+from workbench.errors import Cancelled, SettingError, ShapeError
 from workbench.subjects import open_subject
 from workbench.worlds import load_world
 
@@ -119,6 +119,20 @@ def test_harmonics_of_a_subject_are_those_of_its_denoiser():
     rows = (subject.model.denoise(point + steps, sigma) - subject.model.denoise(point - steps, sigma)) / 2e-5
     assert_close(found.values, torch.linalg.eigvalsh(rows).flip(0), rtol=1e-6, atol=1e-8)
     assert found.order == "descending"
+
+
+def test_harmonics_are_cancelled_between_two_iterations():
+    class Later:
+        asked = 0
+
+        def is_set(self):
+            self.asked += 1
+            return self.asked > 1
+
+    cancel = Later()
+    with pytest.raises(Cancelled, match="before they settled"):
+        harmonics_of(open_subject(world="ring"), cancel=cancel)
+    assert cancel.asked == 2
 
 
 def test_what_denoises_nothing_has_no_harmonics():

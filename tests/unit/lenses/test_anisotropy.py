@@ -1,5 +1,6 @@
 """The door to the directions: what it accepts, what it reports, how it is saved."""
 
+import dataclasses
 import math
 
 import pytest
@@ -12,7 +13,7 @@ from workbench.adapters.wrap import PREDICTIONS, wrap
 from workbench.anisotropy.closed_forms import exact_geometry, transformer_geometry
 from workbench.anisotropy.levels import ddpm_levels, edm_levels, weight_of
 from workbench.anisotropy.probes import gaussian_probe
-from workbench.architectures import ShiftUNet
+from workbench.architectures import ShiftUNet, load_architecture
 from workbench.decoders import LatentModel
 from workbench.errors import ConvergenceWarning, SettingError
 from workbench.lenses.anisotropy import (
@@ -151,6 +152,14 @@ def test_levels_are_a_models_own_and_one_is_the_nearest_in_noise_over_data():
         assert abs(math.log(float(levels_of(model, level).sigma) / within)) <= step / 2
     with pytest.raises(SettingError, match="0 to 999"):
         levels_of(model, 1000)
+
+
+def test_levels_of_an_architecture_are_weighted_for_what_it_predicts():
+    factory = load_architecture("mlp64")
+    for prediction in ("x0", "v"):
+        asked = dataclasses.replace(factory, prediction=prediction)
+        assert_close(levels_of(asked).weight, ddpm_levels(prediction=prediction).weight)
+    assert_close(levels_of(factory, 300).weight, ddpm_levels().only(300).weight)
 
 
 def test_an_opened_function_is_refused():

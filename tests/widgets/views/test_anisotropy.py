@@ -2,11 +2,13 @@
 
 import dataclasses
 import json
+import threading
 from pathlib import Path
 
 import pytest
 
 from widgets.cells import read_cell, read_values, write_cell
+from widgets.sessions.anisotropy import train_state
 from widgets.views import VIEWS
 from widgets.views.anisotropy import AnisotropyExplorer, AnisotropyState
 from workbench import open_model
@@ -91,6 +93,26 @@ def test_one_click_turns_the_images_into_the_basis_of_least_alignment(view):
     assert "images of the learner's size" in view.status.text
     view._deliver(Outcome(None, "full", ("align", (view.state.but(learner="unet8"), None)), "", False, 0.0))
     assert "for unet8: align again" in view.status.text
+
+
+def test_a_basis_that_is_chosen_while_a_pair_trains_does_not_end_the_training(view, monkeypatch):
+    begun, go = threading.Event(), threading.Event()
+
+    def slow(state, cancel, progress):
+        begun.set()
+        assert go.wait(60)
+        assert not cancel.is_set()
+        return train_state(state, cancel, progress)
+
+    monkeypatch.setattr("widgets.views.anisotropy.train_state", slow)
+    view.state = view.state.but(learner="dit8-2", steps=2, samples=20)
+    view.train()
+    assert begun.wait(60)
+    view.controls["basis"].value = "w_min"
+    assert "press “Align the images”" in view.status.text
+    go.set()
+    assert view.wait()
+    assert names(view.curves)[:2] == ["λ_min", "λ_max"]
 
 
 def test_a_sphere_is_learnt_instead_of_a_line(view):

@@ -15,6 +15,7 @@ from widgets.figures.status import status_line
 from widgets.figures.turns import BASES
 from widgets.scheduling import Outcome, Progress, sentence_of
 from widgets.sessions.anisotropy import (
+    BUSY,
     OWN,
     AnisotropyState,
     Results,
@@ -180,7 +181,7 @@ class AnisotropyTab:
         if task == "train":
             return task, train_state(state.but(steps=state.steps or TRIAL_STEPS), cancel, progress)
         if task == "harmonics":
-            return task, find_model_harmonics(state, self.host.offer.open_model)
+            return task, find_model_harmonics(state, cancel, self.host.offer.open_model)
 
         def shown(results: Results) -> None:
             if not cancel.is_set():
@@ -224,7 +225,10 @@ class AnisotropyTab:
     def _turn(self) -> None:
         """Show the images in the basis that is chosen: one click, no computation, once they are aligned."""
         if self.lay is None:
-            self._submit("align")
+            if self._scheduler.busy:
+                self.host.say(BUSY)
+            else:
+                self._submit("align")
             return
         for name, drawing in lay_figures(self.lay, self.state.basis, self.host.look).items():
             self.figures[name].show(drawing)
