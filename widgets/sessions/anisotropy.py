@@ -219,7 +219,8 @@ def harmonics_figure(found: Harmonics, look: Theme) -> go.Figure:
     """The harmonics as pictures."""
     count = len(found.directions.values)
     drawing = gallery_figure(found.directions, indices=range(count), shape=found.shape, theme=look)
-    if drawing.layout.images:
+    layout: Any = drawing.layout
+    if layout.images:
         drawing.update_layout(
             title_text=f"Geometry-adaptive harmonics of {found.name} at σ = {found.sigma:.3g}"
         )

@@ -326,7 +326,7 @@ class AnisotropyExplorer(SolvingView):
     def _turn(self, basis: str) -> None:
         """Show the images in a basis: one click, no computation, once they are aligned."""
         if self.lay is None:
-            if self._scheduler.busy:
+            if self.busy:
                 self.status.say(BUSY)
             else:
                 self._submit("align")

@@ -12,6 +12,11 @@ class SolvingView(ipywidgets.VBox):
 
     _scheduler: Scheduler | None = None
 
+    @property
+    def busy(self) -> bool:
+        """Whether anything is being computed."""
+        return self._scheduler is not None and self._scheduler.busy
+
     def wait(self, timeout: float = 120.0) -> bool:
         """Block until the answer to the last request is on the screen; False if that took longer."""
         return self._scheduler is None or self._scheduler.wait(timeout)
