@@ -21,14 +21,28 @@ PLOT = {"displaylogo": False, "modeBarButtonsToRemove": ["lasso2d", "select2d"]}
 _DOT = {"idle": "", "warning": "", "error": "font-weight:600;"}
 
 
+class _Common:
+    """What the hosts of one page's tabs have in common."""
+
+    def __init__(self) -> None:
+        self.status = pn.pane.HTML("", sizing_mode="stretch_width", min_height=44)
+        self.shown = ""  # whose words the status line holds
+        self.document: Any = None
+        self.held: list[Callable[[], None]] | None = None
+        self.lock = threading.Lock()
+        self.workers: list[Any] = []
+
+
 class Host:
-    """The services of one page.
+    """The services of one page, and what one of its tabs has said.
 
     Args:
         look: Colours.
         offer: What visitors may ask for.
         turns: Turns that all visitors share.
         remember: Called with a tab's name and the values that a reload needs.
+        name: The tab's name; empty for the page's own words.
+        common: What it shares with the page's other tabs; made if None.
     """
 
     def __init__(
@@ -37,38 +51,51 @@ class Host:
         offer: Offer,
         turns: Turns,
         remember: Callable[[str, Mapping[str, Any]], None] = lambda name, values: None,
+        *,
+        name: str = "",
+        common: _Common | None = None,
     ) -> None:
         self.look, self.offer, self.turns, self.remember = look, offer, turns, remember
-        self.status = pn.pane.HTML("", sizing_mode="stretch_width", min_height=44)
+        self.name, self._common = name, common or _Common()
         self.text, self.kind = "", "idle"
-        self._document: Any = None
-        self._held: list[Callable[[], None]] | None = None
-        self._lock = threading.Lock()
-        self._workers: list[Any] = []
         self._share = -1.0
+
+    @property
+    def status(self) -> pn.pane.HTML:
+        """The status line, which shows the words of the tab that is looked at."""
+        return self._common.status
+
+    def of(self, name: str) -> "Host":
+        """The services for one tab, which says its own words."""
+        return Host(self.look, self.offer, self.turns, self.remember, name=name, common=self._common)
+
+    def show(self) -> None:
+        """From now on the status line shows this tab's words."""
+        self._common.shown = self.name
+        self._draw()
 
     def adopt(self, document: Any) -> None:
         """From now on widgets are touched in the turn of this document only, once it is on a screen.
 
         A document that is still being made takes no turns: what comes meanwhile waits for `loaded`.
         """
-        with self._lock:
-            self._document, self._held = document, []
+        with self._common.lock:
+            self._common.document, self._common.held = document, []
 
     def loaded(self) -> None:
         """The document is on the screen: do what had to wait."""
-        with self._lock:
-            held, self._held = self._held or [], None
+        with self._common.lock:
+            held, self._common.held = self._common.held or [], None
         for act in held:
             act()
 
     def later(self, function: Callable[..., None], *arguments: Any) -> None:
         """Run in the page's own turn: widgets of a page may be touched by its thread only."""
-        with self._lock:
-            if self._held is not None:
-                self._held.append(lambda: function(*arguments))
+        with self._common.lock:
+            if self._common.held is not None:
+                self._common.held.append(lambda: function(*arguments))
                 return
-            document = self._document
+            document = self._common.document
         if document is None:
             function(*arguments)
         else:
@@ -105,13 +132,13 @@ class Host:
 
     def keep(self, worker: Any) -> Any:
         """Wait for a worker with the others, and close it with them; returns it."""
-        self._workers.append(worker)
+        self._common.workers.append(worker)
         return worker
 
     def drop(self, worker: Any) -> None:
         """Close one worker and wait for it no more."""
         worker.close()
-        self._workers = [kept for kept in self._workers if kept is not worker]
+        self._common.workers = [kept for kept in self._common.workers if kept is not worker]
 
     def gate(self, cancel: Cancel) -> AbstractContextManager[None]:
         """A turn for a worker that takes its turns itself."""
@@ -119,11 +146,11 @@ class Host:
 
     def wait(self, timeout: float = 60.0) -> bool:
         """Block until nothing is being computed; False if that took longer."""
-        return all(worker.wait(float(timeout)) for worker in self._workers)
+        return all(worker.wait(float(timeout)) for worker in self._common.workers)
 
     def close(self) -> None:
         """Stop computing for good."""
-        for worker in self._workers:
+        for worker in self._common.workers:
             worker.close()
 
     # -- the status line
@@ -155,7 +182,7 @@ class Host:
 
     def _waits(self, place: int) -> None:
         ahead = "next" if place == 1 else f"number {place}"
-        self.say(f"Waiting for other visitors' computations: you are {ahead} in the queue.")
+        self.say(f"Waiting for the computations before this one: you are {ahead} in the queue.")
 
     def advance(self, share: float) -> None:
         """Tell of progress, in steps that are worth a message."""
@@ -164,6 +191,8 @@ class Host:
             self.later(self._draw)
 
     def _draw(self) -> None:
+        if self._common.shown != self.name:
+            return  # another tab is looked at
         colour = self.look.muted if self.kind == "idle" else self.look.warning
         lines = "<br>".join(html.escape(line) for line in self.text.split("<br>"))
         bar = ""

@@ -117,6 +117,29 @@ class Offer:
         """What a run outside the page is told: the model's path, or its name alone to those elsewhere."""
         return self.path_of(model) if self._here else model
 
+    def portable(self, state: Any, subject: Subject) -> Any:
+        """A state for a run outside the page, to which the page's names of models and pictures mean nothing.
+
+        Args:
+            state: Anything with `model`, `start`, `end` and `via`.
+            subject: Its subject.
+
+        Returns:
+            The state with its model's path, and the coordinates of every uploaded picture, digit by digit.
+        """
+
+        def spelt(text: str) -> str:
+            if not text.strip().removeprefix(INVERT).startswith(PREFIX):
+                return text
+            return ",".join(f"{value:.9g}" for value in subject.point(text).tolist())
+
+        return state.but(
+            model=self.named(state.model),
+            start=spelt(state.start),
+            end=spelt(state.end),
+            via=";".join(spelt(part) for part in state.via.split(";")),
+        )
+
     def stage(self, state: Any) -> Stage:
         """The stage of a state.
 

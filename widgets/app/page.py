@@ -44,7 +44,8 @@ class Page:
         tab, self.theme, self._states = read_query(arguments or {}, tuple(self._kinds))
         self.look = theme_of(self.theme)
         self.tabs: dict[str, Tab] = {}
-        self.host = Host(self.look, offer, turns, self._remember)
+        self._hosts = {"": Host(self.look, offer, turns, self._remember)}
+        self._shown = ""
         if document is not None:
             self.host.adopt(document)
         self.rail = Rail(self.look, names=[[kind.name, kind.title] for kind in TABS], chosen=tab)
@@ -53,10 +54,19 @@ class Page:
         self.rail.param.watch(lambda event: self.open(event.new), "chosen")
         self.open(tab)
 
+    @property
+    def host(self) -> Host:
+        """The services of the tab that is looked at."""
+        return self._hosts[self._shown]
+
     def open(self, name: str) -> None:
         """Show a tab; it is made when it is first asked for."""
         if name not in self._kinds:
             return
+        self._shown = name
+        if name not in self._hosts:
+            self._hosts[name] = self._hosts[""].of(name)
+        self.host.show()
         if name not in self.tabs:
             self.host.say("Opening …")
             try:
@@ -64,8 +74,12 @@ class Page:
             except Exception as error:  # the outermost door: a page without this tab says why
                 self._say(name, error)
                 return
+            # controls stay and are hidden: panel forgets the dark theme of those that it puts back
+            self.side.append(pn.Column(*self.tabs[name].side, sizing_mode="stretch_width", margin=0))
         tab = self.tabs[name]
-        self.side.objects, self.main.objects = tab.side, [tab.main]
+        for controls, kept in zip(self.side.objects, self.tabs.values(), strict=True):
+            controls.visible = kept is tab
+        self.main.objects = [tab.main]
         self._remember(name, tab.values())
 
     def _make(self, name: str) -> Tab:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from workbench.adapters.wrap import WrappedModel
-from workbench.decoders import Decoder, LatentModel, decoder_of
+from workbench.decoders import Decoder, LatentModel, Latents, decoder_of
 from workbench.draws import draw_normal, seeded
 from workbench.errors import SettingError, ShapeError
 from workbench.integrators import Progress
@@ -148,7 +148,7 @@ _CHART = Chart("latent plane", 2, ("a", "b"))
 
 
 def latent_slice(
-    model: ScoreModel,
+    model: ScoreModel | Latents,
     features: Callable[[Tensor], Tensor] | None = None,
     *,
     corners: Tensor | None = None,
@@ -163,7 +163,7 @@ def latent_slice(
 
     Args:
         model: The score model; its sigma_max and the spread of its data set the flow's grid. A model with a
-            decoder is seen through it.
+            decoder is seen through it; of a decoder alone only its latents can be asked.
         features: A judge's features of flat pictures (count, dim); None for the pictures themselves.
         corners: Three latents, shape (3, dim); drawn from a unit normal if None.
         latents: "noise" for what the sampler starts from, "decoder" for points of the model itself.
@@ -191,10 +191,17 @@ def latent_slice(
         corners = draw_normal((3, frame.dim), like, seeded(generator))
     if corners.shape != (3, frame.dim):
         raise ShapeError(f"corners of shape {tuple(corners.shape)}", f"(3, {frame.dim})")
-    flow = flow_of(model, steps) if latents == "noise" else None
+    flow = flow_of(model, steps) if latents == "noise" and isinstance(model, ScoreModel) else None
     picture = frame if decoder is None else decoder.picture
     return LatentSlice(
-        flow, features, corners.to(device, dtype), str(frame), decoder, classify, picture, model
+        flow,
+        features,
+        corners.to(device, dtype),
+        str(frame),
+        decoder,
+        classify,
+        picture,
+        model if isinstance(model, ScoreModel) else None,
     )
 
 
@@ -241,7 +248,8 @@ def open_slice(
     """
     subject = open_subject(model=model, device=device, dtype=dtype)
     opened = subject.model
-    if not isinstance(opened, ScoreModel):
+    decoded = latents == "decoder" and subject.decoder is not None  # a decoder needs no score
+    if not isinstance(opened, ScoreModel) and not decoded:
         what = subject.lacking or "no model of noise levels"
         raise SettingError(f"{model}, {what}", "a model that samples", "model='digits'")
     picture = subject.shown
@@ -253,7 +261,7 @@ def open_slice(
         named = subject.points(corners)
         if named is None or len(named) != 3:
             raise SettingError(f"the corners {corners!r}", "three points with semicolons between", "'0;1;2'")
-        if latents == "noise":
+        if latents == "noise" and isinstance(opened, ScoreModel):
             with torch.no_grad():
                 named = flow_of(opened, steps).invert(named)
     return latent_slice(

@@ -9,6 +9,7 @@ from urllib.parse import parse_qs
 import pytest
 import torch
 from PIL import Image
+from torch import nn
 from torch.testing import assert_close
 
 pytest.importorskip("panel")
@@ -19,8 +20,9 @@ from widgets.app.page import Page
 from widgets.app.tabs import TABS
 from widgets.app.turns import Turns
 from widgets.scheduling import Outcome
-from workbench.bench.state import view_text
+from workbench.bench.state import read_view, view_text
 from workbench.report import Status
+from workbench.subjects import open_subject
 from workbench.worlds import load_world
 from workbench.worlds.answers import known_answer
 
@@ -59,6 +61,54 @@ def test_a_page_shows_its_first_answer(page):
     assert tab.profile.figure.data[0].name == "profile"
     assert {"path", "straight line"} <= {curve["name"] for curve in tab.canvas.curves}
     assert 'role="status"' in page.host.status.object
+
+
+def test_the_status_line_holds_the_words_of_the_tab_that_is_looked_at(page):
+    first = page.host.text
+    page.rail.chosen = "fisher"
+    assert page.host.wait(120)
+    other = page.host.text
+    assert other != first
+    page.tabs["paths"].host.say("said behind the other's back")
+    assert page.host.text == other
+    assert "behind" not in page.host.status.object
+    page.rail.chosen = "paths"
+    assert "behind" in page.host.status.object
+
+
+@pytest.fixture
+def decoder(tmp_path):
+    torch.manual_seed(0)
+    parts = ((16, 32, 1, 0), (32, 16, 2, 1), (16, 8, 2, 1), (8, 1, 2, 1))
+    layers = []
+    for taken, given, stride, padding in parts:
+        layers += [
+            nn.ConvTranspose2d(taken, given, 4, stride, padding, bias=False),
+            nn.BatchNorm2d(given),
+            nn.ReLU(),
+        ]
+    made = nn.ModuleDict({"main": nn.Sequential(*layers[:-2], nn.Tanh())})
+    torch.save(made.state_dict(), tmp_path / "netG.pth")
+    (tmp_path / "netG.json").write_text('{"kind": "decoder"}')
+    return str(tmp_path / "netG.pth")
+
+
+def test_a_page_with_a_decoder_alone_shows_what_it_has_and_says_what_it_lacks(decoder):
+    page = Page(Offer(decoder), Turns(1), {"tab": [b"bench"]})
+    assert page.host.wait(120)
+    bench = page.tabs["bench"]
+    assert bench.bench.state.metric == "pullback"
+    assert "geodesic" in bench.table.object
+    assert page.host.text.startswith("● nothing to say: paths, anisotropy, conda; the others converged")
+    page.rail.chosen = "fisher"
+    assert page.host.wait(120)
+    assert page.tabs["fisher"].session.state.space == "slice"
+    assert "converged" in page.host.text
+    page.rail.chosen = "paths"
+    assert page.host.wait(120)
+    assert "netG, latent space is a decoder without a score and has no path" in page.host.text
+    assert page.tabs["paths"].subject.value == "v_mixture"
+    page.close()
 
 
 def test_a_gesture_moves_the_end_and_the_numbers_follow(page):
@@ -185,7 +235,9 @@ def test_the_fisher_tab_measures_what_the_formula_says(page):
     exact = oracle.half_plane_distance((0.0, 1.0), (2.0, 1.0))
     assert f"{exact:.5g}"[:5] in tab.facts.object
     assert tab.controls["end"].value == "2,1"
-    assert page.side.objects == tab.side
+    assert [one.visible for one in page.side.objects] == [False, True]  # hidden, not taken away
+    assert list(page.side.objects[1]) == tab.side
+    assert "metric units" not in page.host.text
     assert "geodesic" in {trace.name for trace in tab.map.figure.data}
     shown, answer = tab.map.figure, tab.session.solve(tab.session.state, "coarse", threading.Event(), print)
     report = replace(answer.result.report, status=Status.MAX_ITERATIONS)
@@ -360,6 +412,10 @@ def test_two_pictures_of_ones_own_open_a_model_of_pictures_and_become_both_ends(
     assert_close(point, -subject.point(state.start.removeprefix("invert:")), rtol=0, atol=0.02)
     assert point[0] < -0.9
     assert "path, mep" in tab.table.object
+    own = tab._own_state()  # in a saved view, which knows no picture of this server
+    again = read_view(view_text(own))
+    assert_close(open_subject(model="fashion").point(again.start), point, rtol=0, atol=0)
+    assert len(view_text(own)) < 40_000
     before = tab.bench.state
     send(tab, b"no picture", "end")
     assert bench.host.text.startswith("Got a file that is no such picture")
@@ -381,8 +437,8 @@ def test_a_second_panel_differs_in_one_setting_and_what_differs_is_marked(bench)
     tab.second.setting.value = ""
     assert bench.host.wait(120)
     assert "wb-differs" not in tab.table.object.split("</style>")[1]
-    assert bench.host._workers.count(tab.bench) == 1
-    assert len(bench.host._workers) == 2
+    assert bench.host._common.workers.count(tab.bench) == 1
+    assert len(bench.host._common.workers) == 2
 
 
 def test_distortion_ellipses_are_drawn_on_demand(bench):

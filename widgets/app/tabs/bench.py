@@ -11,7 +11,7 @@ import torch
 from widgets.app.host import FigurePane, Host
 from widgets.app.inputs import SIDE, FileField, Slider
 from widgets.app.link import differences
-from widgets.app.offer import bearable
+from widgets.app.offer import Offer, bearable
 from widgets.app.pictures import PictureFields, pictured
 from widgets.app.second import SecondPanel
 from widgets.app.uploads import VIEW_BYTES, view_text
@@ -25,6 +25,7 @@ from widgets.theme import SIZES
 from workbench.bench.bench import Bench
 from workbench.bench.export import strip_of
 from workbench.bench.geodesics import metrics_for
+from workbench.bench.opening import suited
 from workbench.bench.results import BenchEvent
 from workbench.bench.scrub import Scrub, level_grid, scrub_levels
 from workbench.bench.state import BACKGROUNDS, LENS_NAMES, REGIMES, BenchState, state_of, view_parameters
@@ -49,9 +50,8 @@ class BenchTab:
 
     def __init__(self, host: Host, values: dict[str, Any] | None) -> None:
         self.host = host
-        first = {"model": host.offer.first} if host.offer.first else {"world": "v_mixture"}
         self.bench = Bench(
-            state_of(first if values is None else bearable(values)),
+            _first_look(host.offer) if values is None else state_of(bearable(values)),
             cache=host.offer.cache,
             open_subject=host.offer.open_subject,
             gate=host.gate,
@@ -134,8 +134,7 @@ class BenchTab:
 
     def _own_state(self) -> BenchState:
         """The state for a run outside the page, where a model is known by its path."""
-        state = self.bench.state
-        return state.but(model=self.host.offer.named(state.model))
+        return self.host.offer.portable(self.bench.state, self.bench.place.subject)
 
     def _show_state(self) -> None:
         """Make the controls say what the state is."""
@@ -276,6 +275,10 @@ class BenchTab:
     def _new_state(self, event: BenchEvent) -> None:
         if event.state != self.bench.state:
             return
+        if not self.bench.answers:  # another subject: nothing that is still shown was said of it
+            self.words.object = self.table.object = self.badge.object = ""
+            self.strip.hide()
+            self.marks.hide()
         if event.speed == "full":
             self._show_state()
             self.canvas.show(**self.session.frame())
@@ -295,12 +298,14 @@ class BenchTab:
     def _done(self, event: BenchEvent) -> None:
         if event.speed != "full":
             return
-        bad = [
-            said.lens
-            for said in self.bench.answers.values()
-            if said.report is not None and not said.report.converged
-        ]
+        answers = self.bench.answers.values()
+        bad = [said.lens for said in answers if said.report is not None and not said.report.converged]
         text = f"not converged: {', '.join(bad)}" if bad else "all lenses converged"
+        mute = [said.lens for said in answers if not said.says_something]
+        if mute and not bad:
+            text = f"nothing to say: {', '.join(mute)}; the others converged"
+        if len(mute) == len(answers):
+            text, bad = "no lens has an answer; below it says why", mute
         sign = "▲" if bad else "●"
         self.host.say(
             "<br>".join(filter(None, (f"{sign} {text}", event.words))), "warning" if bad else "idle"
@@ -327,3 +332,11 @@ class BenchTab:
         self.marks.show(scrubber_figure(outcome.value, current=current, theme=self.host.look))
         levels = len(outcome.value.results)
         self.host.say(f"● {levels} noise levels are at hand: move the slider.")
+
+
+def _first_look(offer: Offer) -> BenchState:
+    """The state of a first look: one's own model in a metric and regimes that it has, or a known world."""
+    if not offer.first:
+        return state_of({"world": "v_mixture"})
+    state = state_of({"model": offer.first})
+    return suited(state, offer.open_subject(state))

@@ -8,7 +8,7 @@ import panel as pn
 from widgets.app.host import FigurePane, Host
 from widgets.app.inputs import SIDE, Slider
 from widgets.app.link import differences
-from widgets.app.offer import LARGEST, bearable
+from widgets.app.offer import LARGEST, Offer, bearable
 from widgets.canvas.panel import PageCanvas
 from widgets.canvas.scene import Gesture
 from widgets.cells import read_values, write_cell
@@ -25,6 +25,15 @@ CUT = ("model", "latents", "measure", "corners", "middle", "zoom", "resolution")
 """Settings that only a slice has."""
 
 
+def first_look(offer: Offer) -> dict[str, Any]:
+    """What is looked at first: a slice in the latents of one's own decoder, or a space without a model."""
+    if not offer.first:
+        return {}
+    own = {"model": offer.first}
+    coded = offer.open_model(FisherState(**own)).decoder is not None
+    return own | {"space": "slice", "latents": "decoder"} if coded else own
+
+
 class FisherTab:
     """Geodesics between two points.
 
@@ -37,7 +46,7 @@ class FisherTab:
 
     def __init__(self, host: Host, values: dict[str, Any] | None) -> None:
         self.host = host
-        state = read_values(FisherState, bearable(values or {}))
+        state = read_values(FisherState, first_look(host.offer) if values is None else bearable(values))
         host.offer.check_slice(state)
         self.session = FisherSession(state, host.offer.path_of)
         self.session.take(state)

@@ -8,7 +8,7 @@ import panel as pn
 from widgets.app.host import FigurePane, Host
 from widgets.app.inputs import SIDE, Slider
 from widgets.app.link import differences
-from widgets.app.offer import bearable
+from widgets.app.offer import Offer, bearable
 from widgets.app.pictures import PictureFields, pictured
 from widgets.canvas.panel import PageCanvas
 from widgets.canvas.scene import Gesture, thumb_traits
@@ -38,9 +38,7 @@ class PathsTab:
 
     def __init__(self, host: Host, values: dict[str, Any] | None) -> None:
         self.host = host
-        first = (
-            {"model": host.offer.first} if host.offer.first else {"world": "v_mixture", "regime": "static"}
-        )
+        first, self._aside = _first_look(host.offer)
         state = state_from(first if values is None else bearable(values))
         self.session = PathSession(state, host.offer.stage(state))
         self.canvas = PageCanvas(theme=host.look.name, sizing_mode="stretch_width", max_width=680)
@@ -142,7 +140,7 @@ class PathsTab:
 
     def _copied(self, _: Any) -> None:
         state = self.session.state
-        self.parameters.object = cell_of(state.but(model=self.host.offer.named(state.model)))
+        self.parameters.object = cell_of(self.host.offer.portable(state, self.session.subject))
         self.parameters.visible = True
         self.canvas.clip = self.parameters.object
 
@@ -204,6 +202,9 @@ class PathsTab:
         report = answer.result.report
         if answer.speed == "full" or not report.converged:
             self.host.conclude(report, answer.result.provenance, stopped=stopped)
+            if self._aside:
+                self.host.say(f"{self._aside}<br>{self.host.text}", "warning")
+                self._aside = ""
         if answer.speed == "full" and subject.pictures:
             strip = filmstrip_figure(
                 answer.result, subject.frame, decoder=subject.decoder, theme=look, width=SIZES.width
@@ -212,6 +213,21 @@ class PathsTab:
 
     def _rest(self) -> None:
         self.canvas.busy = False
+
+
+def _first_look(offer: Offer) -> tuple[dict[str, Any], str]:
+    """Entries of the first state, a known world where one's own model has no path, and what to say of it."""
+    known = {"world": "v_mixture", "regime": "static"}
+    if not offer.first:
+        return known, ""
+    own = {"model": offer.first}
+    subject = offer.stage(state_from(own)).subject
+    if subject.regimes:
+        return own, ""
+    return known, (
+        f"{subject.frame} is {subject.lacking} and has no path, so a known world is shown here; "
+        "its geodesics are on the Fisher tab."
+    )
 
 
 def _levels(subject: Any, sigma: float | None) -> list[tuple[str, float]]:
