@@ -4,6 +4,8 @@ import sys
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from workbench.headless import cli
 
@@ -56,3 +58,22 @@ def test_what_cannot_be_read_is_one_sentence_and_code_2(say, line, words):
     assert code == 2
     assert words in err
     assert err.count("\n") == 1
+
+
+def test_files_that_are_no_model_are_one_sentence_and_code_2(say, tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "readme.txt").write_text("no model")
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "whole.pt")
+    save_file({"weight": torch.zeros(1000)}, tmp_path / "cut.safetensors")
+    whole = (tmp_path / "cut.safetensors").read_bytes()
+    (tmp_path / "cut.safetensors").write_bytes(whole[:600])
+    said = {
+        str(tmp_path / "folder"): "expected model_index.json or config.json of diffusers",
+        str(tmp_path / "whole.pt"): "a pickle that would run code on loading",
+        str(tmp_path / "cut.safetensors"): "unreadable weights",
+        "google/ddpm-cifar10-32": "looks like a name on a hub",
+    }
+    for source, words in said.items():
+        code, out, err = say(source, "--quiet")
+        assert (code, out, err.count("\n")) == (2, "", 1), source
+        assert words in err

@@ -337,7 +337,8 @@ def _manifest(path: Path) -> dict[str, Any]:
     known = {"kind", "prediction", "schedule", "shape", "data_std", "value_range", "sigma_range", "classes"}
     known |= {"condition", "null", "name", "arguments", "decoder", "autocast", "compile"}
     facts = read_manifest(path)
-    return {key: value for key, value in facts.items() if key in known} if "kind" in facts else {}
+    ours = path.is_dir() or "kind" in facts  # NAME.json beside a file may be of anything
+    return {key: value for key, value in facts.items() if key in known} if ours else {}
 
 
 def _settings(

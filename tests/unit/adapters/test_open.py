@@ -244,6 +244,21 @@ def test_a_json_beside_the_weights_holds_the_settings(tmp_path):
     assert open_model(tmp_path / "SiT.json", condition=2).frame.condition == "owl"
 
 
+def test_the_settings_of_a_folder_need_no_kind_and_those_of_a_foreign_json_do(tmp_path):
+    scheduler = diffusers.DDPMScheduler()
+    one = dict(block_out_channels=(4,), layers_per_block=1, norm_num_groups=2, add_attention=False)
+    blocks = dict(down_block_types=("DownBlock2D",), up_block_types=("UpBlock2D",))
+    shape = dict(sample_size=4, in_channels=1, out_channels=1, num_class_embeds=3)
+    network = diffusers.UNet2DModel(**shape, **one, **blocks).float()
+    diffusers.DDPMPipeline(network, scheduler).save_pretrained(tmp_path)
+    facts = {"classes": ["cat", "dog", "owl"], "condition": "dog"}
+    (tmp_path / "workbench.json").write_text(json.dumps(facts))
+    assert open_model(tmp_path).frame.condition == "dog"
+    torch.save(network_of(8).state_dict(), tmp_path / "SiT.pt")
+    (tmp_path / "SiT.json").write_text(json.dumps(facts))  # may be anybody's
+    assert open_model(tmp_path / "SiT.pt").frame.classes == ()
+
+
 def network_of(side):
     """A tiny transformer."""
     torch.manual_seed(0)
