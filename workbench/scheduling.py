@@ -10,6 +10,7 @@ computes without recording gradients, whatever the notebook has set. Results are
 thread, one at a time, in the order in which they were computed.
 """
 
+import atexit
 import threading
 import time
 import warnings
@@ -93,6 +94,7 @@ class Scheduler:
         self._running: _Ticket | None = None
         self._closed = False
         self._thread: threading.Thread | None = None
+        _open.add(self)
 
     @property
     def busy(self) -> bool:
@@ -193,6 +195,24 @@ class Scheduler:
                 if self._waiting is None and not self._closed:
                     self._idle()
                 self._state.notify_all()
+
+
+_open: "weakref.WeakSet[Scheduler]" = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Stop every worker before the interpreter goes: one that is inside torch then would take it down."""
+    workers = [scheduler._thread for scheduler in list(_open)]
+    for scheduler in list(_open):
+        scheduler.close()
+    for worker in workers:
+        if worker is not None:
+            worker.join(PATIENCE)
+
+
+PATIENCE = 10.0
+"""Seconds that the end of a program waits for a worker to notice that it was cancelled."""
 
 
 def _serve(reference: "weakref.ref[Scheduler]") -> None:

@@ -1,5 +1,7 @@
 """The scheduler: newest request wins, a drag sees answers, errors are sentences, no gradients in threads."""
 
+import subprocess
+import sys
 import threading
 import time
 
@@ -160,3 +162,20 @@ def test_a_dropped_scheduler_lets_its_thread_end():
 
 def test_foreign_errors_lose_their_later_lines():
     assert sentence_of(RuntimeError("first\nTraceback")) == "the computation failed with RuntimeError: first"
+
+
+def test_a_program_ends_while_a_worker_still_computes():
+    script = """
+import torch
+from widgets.scheduling import Scheduler
+
+def work(request, speed, cancel, progress):
+    x = torch.eye(200)
+    while not cancel.is_set():
+        x = x @ x
+
+scheduler = Scheduler(work, deliver=print)
+scheduler.submit("endless")
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert (ended.returncode, ended.stderr) == (0, "")

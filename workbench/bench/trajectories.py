@@ -11,7 +11,7 @@ References:
     2025), https://arxiv.org/abs/2510.14190
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ from workbench.conda.trajectories import conditional_mean
 from workbench.data import load_images
 from workbench.errors import SettingError
 from workbench.lenses.conda import CondaFit, TraceResult, fit_conda, trace
-from workbench.report import Estimate
+from workbench.report import Estimate, Status
 from workbench.subjects import Subject
 from workbench.worlds import GaussianMixture
 from workbench.worlds.reference import deviation
@@ -168,6 +168,11 @@ def _answer(inquiry: Inquiry, declared: Declared, fit: CondaFit) -> LensAnswer:
             ("off the known path", Estimate(float(deviation(lifted, route).max()), unit="data units"))
         )
     report = together([fit.report, found.report], message=found.report.message)
+    apart = float((ends[1] - ends[0]).norm())
+    if float(gaps.max()) > apart:  # the numbers are those of a curve between other points
+        off = f"the lifted curve is {float(gaps.max()):.3g} off an end"
+        missed = f"{off}, more than the two ends are apart ({apart:.3g})"
+        report = replace(report, status=Status.MAX_ITERATIONS, warnings=(*report.warnings, missed))
     line = Line("trajectory", "trajectory", lifted, 0.0, report)
     return LensAnswer(
         "conda",

@@ -16,6 +16,7 @@ from workbench.embeddings import Identity
 from workbench.errors import SettingError
 from workbench.fields import Window
 from workbench.models import Frame
+from workbench.report import Status
 from workbench.subjects import Subject
 from workbench.worlds.mixture import GaussianMixture
 
@@ -169,6 +170,10 @@ def test_the_contrastive_trajectory_follows_the_arc_of_the_mixture():
     assert dict(said.facts)["off the known path"].value < 1.0  # the straight line is 4.4 off
     assert said.notes[0].startswith("context: component and arc parameter")
     assert bench.ask(bench.state.but(start="-2.5,0"), resolution="coarse").answer("conda").lines
+    far = bench.ask(bench.state.but(start="30,30", end="30.5,30"), resolution="coarse").answer("conda")
+    assert far.report.status is Status.MAX_ITERATIONS  # a curve between other points
+    assert any("off an end, more than the two ends are apart (0.5)" in text for text in far.report.warnings)
+    assert bench.ask().answer("conda").report.converged
 
 
 def test_a_frame_names_the_guidance():

@@ -300,16 +300,18 @@ class BenchTab:
             return
         answers = self.bench.answers.values()
         bad = [said.lens for said in answers if said.report is not None and not said.report.converged]
-        text = f"not converged: {', '.join(bad)}" if bad else "all lenses converged"
         mute = [said.lens for said in answers if not said.says_something]
-        if mute and not bad:
-            text = f"nothing to say: {', '.join(mute)}; the others converged"
         if len(mute) == len(answers):
-            text, bad = "no lens has an answer; below it says why", mute
-        sign = "▲" if bad else "●"
-        self.host.say(
-            "<br>".join(filter(None, (f"{sign} {text}", event.words))), "warning" if bad else "idle"
-        )
+            text = "no lens has an answer; below it says why"
+        elif bad:
+            text = f"not converged: {', '.join(bad)}"
+        else:
+            text = (
+                f"nothing to say: {', '.join(mute)}; the others converged" if mute else "all lenses converged"
+            )
+        doubtful = bool(bad) or len(mute) == len(answers)
+        words = "<br>".join(filter(None, (f"{'▲' if doubtful else '●'} {text}", event.words)))
+        self.host.say(words, "warning" if doubtful else "idle")
 
     def _rest(self) -> None:
         self.canvas.busy = False
