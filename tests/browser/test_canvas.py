@@ -1,5 +1,6 @@
 """The canvas alone: magnified by buttons, moved by the pointer, many points as a sample while it moves."""
 
+import numpy as np
 import torch
 from torch.testing import assert_close
 
@@ -11,6 +12,7 @@ from widgets.canvas.scene import (
     cloud_traits,
     handle_traits,
     stroke_traits,
+    thumb_traits,
     window_traits,
 )
 from widgets.canvas.standalone import canvas_html
@@ -131,3 +133,21 @@ def test_the_host_is_asked_a_few_times_a_picture_not_at_every_vertex(page):
     assert 0 < asked < 50
     page.evaluate("model.set('x_range', [0, 2])")
     page.wait_for_function("document.querySelector('.wb-axes').textContent.includes('2.0')")
+
+
+def test_a_picture_under_the_pointer_keeps_its_proportions_and_its_name(page):
+    curve = Stroke("path", torch.tensor([[0.5, 0.5], [0.9, 0.9]]), "#d55e00")
+    pixels = np.zeros((2, 30, 60), dtype=np.uint8)
+    canvas = Canvas()
+    canvas.show(
+        **stroke_traits([curve]),
+        **window_traits(Window((0.0, 1.0), (0.0, 1.0)), ("x", "y")),
+        **thumb_traits(pixels, "path", ["frame 12, t = 3", "frame 13, t = 4"]),
+    )
+    page.set_content(canvas_html(canvas))
+    page.locator(".wb-curve path").first.wait_for()
+    plot = page.locator(".wb-plot").bounding_box()
+    page.mouse.move(plot["x"] + plot["width"] / 2, plot["y"] + plot["height"] / 2)
+    page.get_by_text("frame 12, t = 3").wait_for()
+    shown = page.locator(".wb-tip canvas").bounding_box()
+    assert (round(shown["width"]), round(shown["height"])) == (84, 42)

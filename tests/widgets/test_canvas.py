@@ -112,7 +112,8 @@ def test_a_page_of_its_own_holds_the_buffers_and_requests_nothing(cloud):
 
 
 def test_thumbnails_travel_as_bytes():
-    traits = thumb_traits(np.arange(8, dtype=np.uint8).reshape(2, 2, 2), "path")
+    traits = thumb_traits(np.arange(8, dtype=np.uint8).reshape(2, 2, 2), "path", ["frame 0", "frame 7"])
+    assert traits["thumb_names"] == ["frame 0", "frame 7"]
     assert traits["thumbs"] == bytes(range(8))
     assert traits["thumb_shape"] == [2, 2, 2]
 

@@ -421,11 +421,13 @@ function render({ model, el }) {
     tip.hidden = best < 0;
     if (best < 0) return;
     tipPixels.width = columns; tipPixels.height = rows;
+    const side = 84 / Math.max(columns, rows);
+    Object.assign(tipPixels.style, { width: `${side * columns}px`, height: `${side * rows}px` });
     const picture = tipPixels.getContext("2d").createImageData(columns, rows);
     const from = best * rows * columns;
     for (let k = 0; k < rows * columns; k++) picture.data.set([pixels[from + k], pixels[from + k], pixels[from + k], 255], 4 * k);
     tipPixels.getContext("2d").putImageData(picture, 0, 0);
-    tipText.textContent = `node ${best}`;
+    tipText.textContent = get("thumb_names")[best] ?? `node ${best}`;
     const right = at.px > width / 2;
     Object.assign(tip.style, { left: right ? "" : `${(100 * (at.px + 16)) / width}%`, right: right ? `${100 - (100 * (at.px - 16)) / width}%` : "",
       top: `${Math.min((100 * at.py) / height, 62)}%` });

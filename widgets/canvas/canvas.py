@@ -46,6 +46,7 @@ class Canvas(anywidget.AnyWidget):
     thumbs = traitlets.Bytes(b"").tag(sync=True)
     thumb_shape = traitlets.List(traitlets.Int(), default_value=[0, 0, 0]).tag(sync=True)
     thumb_curve = traitlets.Unicode("").tag(sync=True)
+    thumb_names = traitlets.List(traitlets.Unicode()).tag(sync=True)
     x_range = traitlets.List(traitlets.Float(), default_value=[0.0, 1.0]).tag(sync=True)
     y_range = traitlets.List(traitlets.Float(), default_value=[0.0, 1.0]).tag(sync=True)
     x_title = traitlets.Unicode("x").tag(sync=True)

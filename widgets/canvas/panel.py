@@ -33,6 +33,7 @@ class PageCanvas(AnyWidgetComponent):
     thumbs = param.Bytes(default=b"")
     thumb_shape = param.List(default=[0, 0, 0])
     thumb_curve = param.String(default="")
+    thumb_names = param.List(default=[])
     x_range = param.List(default=[0.0, 1.0])
     y_range = param.List(default=[0.0, 1.0])
     x_title = param.String(default="x")

@@ -272,19 +272,21 @@ def handle_traits(handles: Sequence[Handle]) -> dict[str, Any]:
     return {"handles": [asdict(handle) for handle in handles]}
 
 
-def thumb_traits(pixels: np.ndarray | None, curve: str = "") -> dict[str, Any]:
+def thumb_traits(pixels: np.ndarray | None, curve: str = "", names: Sequence[str] = ()) -> dict[str, Any]:
     """Trait values of the pictures shown when a curve's nodes are pointed at; None clears them.
 
     Args:
         pixels: uint8, shape (count, rows, columns), one a node.
         curve: Name of the curve.
+        names: What each picture is; a node's number where there is none.
     """
     if pixels is None:
-        return {"thumbs": b"", "thumb_shape": [0, 0, 0], "thumb_curve": ""}
+        return {"thumbs": b"", "thumb_shape": [0, 0, 0], "thumb_curve": "", "thumb_names": []}
     return {
         "thumbs": np.ascontiguousarray(pixels).tobytes(),
         "thumb_shape": list(pixels.shape),
         "thumb_curve": curve,
+        "thumb_names": list(names),
     }
 
 

@@ -221,11 +221,13 @@ class CondaSession:
             off = answer.path.lifted.off_support
             if bool(off.any()):
                 strokes.append(Stroke("off support", coords[off], look.warning, "crosses", width=4.0))
-        pixels = None
+        pixels, names = None, []
         if thumbs is not None and self.scene.frames is not None:
             grey = pixels_of(self.scene.frames[thumbs], self.scene.shape, self.scene.value_range)
             pixels = grey if grey.ndim == 3 else grey.mean(axis=-1).astype(np.uint8)
-        return {**stroke_traits(strokes), **thumb_traits(pixels, "pictures")}
+            times = self.scene.fit.context.times[thumbs].tolist()
+            names = [f"frame {row}, t = {t:.4g}" for row, t in zip(thumbs.tolist(), times, strict=True)]
+        return {**stroke_traits(strokes), **thumb_traits(pixels, "pictures", names)}
 
     def handles(self) -> dict[str, Any]:
         """Traits of the control points."""

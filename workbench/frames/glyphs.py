@@ -87,7 +87,8 @@ def render_glyphs(
 
     Returns:
         The glyphs, style after style: labels are letters, groups and the one variable are styles. A style
-        that has no picture of a letter leaves it out.
+        that has no picture of a letter leaves it out, and a font that draws all of them like an earlier one
+        is left out: the same style under two names would give the hidden letters away.
 
     Raises:
         SettingError: For no letter or a side below 8.
@@ -98,7 +99,8 @@ def render_glyphs(
         raise SettingError(f"letters={letters!r}", "a text", "letters='abc'")
     files = find_fonts(folder) if fonts is None else [Path(font) for font in fonts]
     pictures, codes, styles = [], [], []
-    for style, file in enumerate(files):
+    known: dict[bytes, Path] = {}
+    for file in files:
         try:
             font = ImageFont.truetype(str(file), _DRAWN)
         except (OSError, ValueError) as error:
@@ -106,12 +108,17 @@ def render_glyphs(
                 f"{str(file)!r}, which is no readable font ({error})", "a scalable font"
             ) from error
         blank = _mask(font, _NO_LETTER)  # what it draws for a letter that it lacks
-        for code, letter in enumerate(letters):
-            picture = None if _mask(font, letter) == blank else _drawn(font, letter, side)
-            if picture is not None:
-                pictures.append(picture)
-                codes.append(code)
-                styles.append(style)
+        drawn = {
+            code: picture
+            for code, letter in enumerate(letters)
+            if _mask(font, letter) != blank and (picture := _drawn(font, letter, side)) is not None
+        }
+        whole = b"".join(code.to_bytes(4, "big") + picture.tobytes() for code, picture in drawn.items())
+        if not drawn or known.setdefault(whole, file) is not file:
+            continue
+        pictures += drawn.values()
+        codes += drawn
+        styles += [len(known) - 1] * len(drawn)
     if not pictures:
         raise DataError(f"{len(files)} fonts without any of {letters!r}", "fonts that hold the letters")
     return _as_frames(
@@ -119,8 +126,14 @@ def render_glyphs(
         torch.tensor(codes),
         torch.tensor(styles),
         letters,
-        f"{len(files)} fonts: " + ", ".join(file.stem for file in files[:3]),
+        _named(list(known.values()), len(files)),
     )
+
+
+def _named(kept: list[Path], given: int) -> str:
+    """The fonts in words, with how many drew what another had drawn."""
+    same = f", {given - len(kept)} that draw nothing or the same left out" if given > len(kept) else ""
+    return f"{len(kept)} fonts{same}: " + ", ".join(file.stem for file in kept[:3])
 
 
 def load_glyphs() -> FrameSet:
