@@ -248,7 +248,7 @@ def open_slice(
     """
     subject = open_subject(model=model, device=device, dtype=dtype)
     opened = subject.model
-    decoded = latents == "decoder" and subject.decoder is not None  # a decoder needs no score
+    decoded = latents == "decoder" and isinstance(opened, Latents)  # a decoder needs no score
     if not isinstance(opened, ScoreModel) and not decoded:
         what = subject.lacking or "no model of noise levels"
         raise SettingError(f"{model}, {what}", "a model that samples", "model='digits'")
@@ -264,6 +264,7 @@ def open_slice(
         if latents == "noise" and isinstance(opened, ScoreModel):
             with torch.no_grad():
                 named = flow_of(opened, steps).invert(named)
+    assert isinstance(opened, ScoreModel | Latents)  # nothing else is left
     return latent_slice(
         opened,
         None if reader is None else reader.features,
