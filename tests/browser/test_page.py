@@ -73,14 +73,14 @@ def drag(page, point, dx, dy):
     page.mouse.down()
     for k in range(1, 9):
         page.mouse.move(x + dx * k / 8, y + dy * k / 8)
-    page.locator(".wb-facts td", has_text="coarse").wait_for()
+    page.locator(".wb-facts td:visible", has_text="coarse").wait_for()
     page.mouse.up()
-    page.locator(".wb-facts td", has_text="full").wait_for()
+    page.locator(".wb-facts td:visible", has_text="full").wait_for()
 
 
 def test_a_dragged_end_moves_the_numbers_and_a_reload_keeps_them(visit, page, shoot):
     visit("tab=paths")
-    page.locator(".wb-facts td", has_text="full").wait_for()
+    page.locator(".wb-facts td:visible", has_text="full").wait_for()
     assert fact(page, "barrier") == pytest.approx(1.587018, abs=2e-3)
     drag(page, START, -24, -32)
     world, start = load_world("v_mixture"), field(page, "start")
@@ -97,7 +97,7 @@ def test_a_dragged_end_moves_the_numbers_and_a_reload_keeps_them(visit, page, sh
     shoot("page-paths-light")
     page.reload()
     rested(page)
-    page.locator(".wb-facts td", has_text="full").wait_for()
+    page.locator(".wb-facts td:visible", has_text="full").wait_for()
     assert field(page, "start") == start
     assert page.get_by_role("slider", name="nodes").input_value() == "35"
     assert fact(page, "barrier") == pytest.approx(exact, abs=2e-3)
@@ -117,7 +117,7 @@ def test_the_fisher_tab_in_the_dark_is_reached_by_keys_and_measures_right(visit,
     page.locator(".wb-facts th", has_text="negative directions").wait_for()
     page.wait_for_function("location.search.includes('half_plane')")
     page.locator(".wb-axes", has_text="y").first.wait_for()
-    page.locator(".wb-facts td", has_text="full").wait_for()
+    page.locator(".wb-facts td:visible", has_text="full").wait_for()
     drag(page, END, -40, -60)
     end = tuple(float(part) for part in field(page, "end").split(","))
     exact = oracle.half_plane_distance((0.0, 1.0), end)
