@@ -81,7 +81,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise DataError(f"unreadable {path} ({error})", "a JSON file") from error
     if not isinstance(found, dict):
         raise DataError(f"{path} with a {type(found).__name__}", "a JSON mapping")

@@ -203,8 +203,9 @@ def _of_video(path: Path, every: int, stop: int | None) -> tuple[list[np.ndarray
     except ImportError as error:
         raise MissingExtra.of("imageio-ffmpeg", "conda") from error
     except (OSError, ValueError, RuntimeError, StopIteration) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]  # the rest is ffmpeg's own report
         raise DataError(
-            f"an unreadable video {path} ({error})", "one that imageio opens", "a .gif"
+            f"an unreadable video {path} ({reason})", "one that imageio opens", "a .gif"
         ) from error
     if not kept:
         raise DataError(f"no frame in {path}", "a video")

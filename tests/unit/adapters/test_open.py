@@ -244,6 +244,13 @@ def test_a_json_beside_the_weights_holds_the_settings(tmp_path):
     assert open_model(tmp_path / "SiT.json", condition=2).frame.condition == "owl"
 
 
+def test_a_json_nested_without_end_is_refused_in_one_sentence(tmp_path):
+    (tmp_path / "m.onnx").write_bytes(b"abc")
+    (tmp_path / "m.json").write_text("[" * 5000)
+    with pytest.raises(DataError, match=r"unreadable .*m\.json .*expected a JSON file"):
+        open_model(tmp_path / "m.onnx")
+
+
 def test_the_settings_of_a_folder_need_no_kind_and_those_of_a_foreign_json_do(tmp_path):
     scheduler = diffusers.DDPMScheduler()
     one = dict(block_out_channels=(4,), layers_per_block=1, norm_num_groups=2, add_attention=False)

@@ -1,7 +1,6 @@
 """Two known factors: where frames are sums of one part by each, a change of one part is exact."""
 
 import math
-import shutil
 
 import pytest
 import torch
@@ -9,7 +8,7 @@ from torch.testing import assert_close
 
 from workbench.errors import SettingError, ShapeError
 from workbench.frames import factors
-from workbench.frames.glyphs import find_fonts, load_glyphs, render_glyphs, write_sample
+from workbench.frames.glyphs import load_glyphs, write_sample
 
 LETTERS, STYLES = 7, 5
 
@@ -79,17 +78,6 @@ def test_factors_that_cannot_be_hidden_or_changed_are_one_sentence(sums):
     alone[0] = True
     with pytest.raises(SettingError, match=r"^got hidden frames alone in their kept factor"):
         factors.plan_swaps(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 2]), alone)
-
-
-def test_the_same_font_under_two_names_is_one_style(tmp_path):
-    font = next(path for path in find_fonts() if path.suffix == ".ttf")
-    for name in ("a.ttf", "b.ttf"):
-        shutil.copy(font, tmp_path / name)
-    once = render_glyphs("abc", fonts=[tmp_path / "a.ttf"], side=16)
-    found = render_glyphs("abc", folder=tmp_path, side=16)
-    assert_close(found.points, once.points, rtol=0, atol=0)
-    assert found.groups.tolist() == [0, 0, 0]
-    assert found.source == "1 fonts, 1 that draw nothing or the same left out: a"
 
 
 def test_the_glyphs_of_the_package_are_whole_and_written_as_they_are_read(tmp_path):
