@@ -27,8 +27,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from widgets.canvas.canvas import Canvas
 from widgets.canvas.scene import Cloud, cloud_traits, field_traits, window_traits
 from widgets.canvas.standalone import canvas_html
-from widgets.session import PathSession
 from widgets.sessions.bench import BenchSession
+from widgets.sessions.paths import PathSession
 from widgets.state import state_from
 from widgets.theme import Theme, theme_of
 from workbench.bench.bench import Bench

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from widgets.session import PathSession
+from widgets.sessions.paths import PathSession
 from widgets.stage import open_stage, stage_of, subject_of
 from widgets.state import PathState
 from workbench import open_model

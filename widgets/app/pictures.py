@@ -13,8 +13,8 @@ from workbench.pictures import INVERT
 
 ENDS = ("start", "end")
 INVERTED = (
-    "The picture is shown inverted, since its background is light and that of the model's images is dark. "
-    "Take the word “{invert}” out of the field “{end}” to see it as it is."
+    "Shown inverted: {ends}, since the background is light and that of the model's images is dark. "
+    "Take the word “{invert}” out of that field to see the picture as it is."
 )
 
 
@@ -23,11 +23,10 @@ class PictureFields(pn.Column):
 
     Args:
         host: The page's services.
-        took: Called with an entry of the state, "start" or "end", and the picture's name; returns the point
-            that it became.
+        took: Called with an entry of the state, "start" or "end", and the picture's name.
     """
 
-    def __init__(self, host: Host, took: Callable[[str, str], str]) -> None:
+    def __init__(self, host: Host, took: Callable[[str, str], None]) -> None:
         self._host, self._took = host, took
         self.fields = {
             end: FileField(host.look, _label(end), accept=".png,.jpg,.jpeg", most=PICTURE_BYTES)
@@ -38,16 +37,23 @@ class PictureFields(pn.Column):
         self.note = pn.pane.HTML("", visible=False, width=SIDE)
         super().__init__(*self.fields.values(), self.note, margin=0)
 
-    def opens(self, model: str) -> None:
-        """Say which model a picture opens; empty where the present one takes it."""
-        for end, field in self.fields.items():
-            field.label = _label(end) + (f"; opens the model {model}" if model else "")
+    def show(self, opens: str, start: str, end: str) -> None:
+        """Say what the state means for pictures.
+
+        Args:
+            opens: The model that a picture opens; empty where the present one takes it.
+            start: The first end, as the state has it.
+            end: The last end.
+        """
+        for name, field in self.fields.items():
+            field.label = _label(name) + (f"; opens the model {opens}" if opens else "")
+        inverted = [name for name, text in zip(ENDS, (start, end), strict=True) if text.startswith(INVERT)]
+        self.note.object = INVERTED.format(ends=" and ".join(inverted), invert=INVERT)
+        self.note.visible = bool(inverted)
 
     def _taken(self, end: str) -> None:
         try:
-            taken = self._took(end, self._host.offer.uploads.add(self.fields[end].content()))
-            self.note.visible = taken.startswith(INVERT)
-            self.note.object = INVERTED.format(end=end, invert=INVERT)
+            self._took(end, self._host.offer.uploads.add(self.fields[end].content()))
         except (WorkbenchError, OSError) as error:
             self._host.fail(error)
 

@@ -125,6 +125,21 @@ def gesture_of(message: Mapping[str, Any]) -> Gesture | None:
     return Gesture(kind, str(message.get("id", "")), x, y, seq)
 
 
+def drag_hint(*, samples: bool = False, vias: bool = True) -> str:
+    """What the canvas says while nobody points at it.
+
+    Args:
+        samples: Whether a point that is let go becomes the nearest real sample.
+        vias: Whether points can be added between the ends.
+    """
+    parts = ["drag the ends, or move them with the arrow keys"]
+    if samples:
+        parts[0] += ": each becomes the nearest real image"
+    if vias:
+        parts.append("double-click for a via point, Delete takes it away")
+    return "; ".join(parts)
+
+
 def _coordinate(value: Any) -> float | None:
     """A finite number, or None."""
     plain = isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -138,7 +138,11 @@ def map_figure(
 
 
 def field_limits(result: BenchResult) -> tuple[float, float] | None:
-    """Colour limits of the field: densities hide their deep tails, everything else its extremes."""
+    """Values of the first and last colour: densities hide their deep tails, everything else its extremes.
+
+    Densities run from high to low, so that a probable place is as dark here as under a path, whose field is
+    an energy.
+    """
     field = result.background
     if field is None:
         return None
@@ -152,7 +156,8 @@ def field_limits(result: BenchResult) -> tuple[float, float] | None:
         float(torch.quantile(finite[:100_000], lowest)),
         float(torch.quantile(finite[:100_000], highest)),
     )
-    return (low, high) if high > low else (low, low + 1.0)
+    high = high if high > low else low + 1.0
+    return (high, low) if result.state.background == "density" else (low, high)
 
 
 def _add_ellipses(drawing: go.Figure, result: BenchResult, look: Theme) -> None:

@@ -15,6 +15,7 @@ from widgets.canvas.scene import (
     Gesture,
     Handle,
     Stroke,
+    drag_hint,
     field_traits,
     handle_traits,
     stroke_traits,
@@ -44,8 +45,6 @@ from workbench.bench.trust import trust_of
 from workbench.fields import Field
 from workbench.scheduling import Progress, Speed, sentence_of
 
-HINT = "drag the ends, or move them with the arrow keys; double-click for a via point, Delete takes it away"
-"""What the canvas says while nobody points at it."""
 DASHES = {"straight": "6 5", "slerp": "2 4", "other": "8 4 2 4"}
 """Dash of a curve by its kind; solid for the rest."""
 BALLS = {"metric": "metric's unit balls", "posterior": "posterior at the ends"}
@@ -103,7 +102,7 @@ class BenchSession:
             **thumb_traits(None),
             "caption": f"{place.subject.frame}, {place.section.name}, with movable ends",
             "can_add": True,
-            "hint": HINT,
+            "hint": drag_hint(samples=place.subject.choices is not None),
         }
 
     def handles(self) -> dict[str, Any]:

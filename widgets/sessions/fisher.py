@@ -16,6 +16,7 @@ from widgets.canvas.scene import (
     Gesture,
     Handle,
     Stroke,
+    drag_hint,
     field_traits,
     handle_traits,
     stroke_traits,
@@ -238,7 +239,7 @@ class FisherSession:
             **window_traits(Window(space.x, space.y), axes),
             **handle_traits(handles),
             "caption": f"{space.name}, chart {space.metric.chart.name}, with movable ends",
-            "hint": "drag the ends, or move them with the arrow keys",
+            "hint": drag_hint(vias=False),
         }
 
     def scene(self, answer: FisherAnswer, look: Theme) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from widgets.figures.filmstrip import filmstrip_figure
 from widgets.figures.paths import profile_figure
 from widgets.figures.status import sentence, status_line
 from widgets.scheduling import Outcome, Scheduler, Speed, sentence_of
-from widgets.session import Answer, PathSession
+from widgets.sessions.paths import Answer, PathSession
 from widgets.stage import Stage, stage_of, subject_of
 from widgets.state import PathState, cell_of, state_from, state_of_cell
 from widgets.theme import SIZES, Theme, theme_of

@@ -219,7 +219,9 @@ def find_path(
     )
     spent = time.perf_counter() - begin
     share = (
-        meter.replay(repeats=3) / spent if measure_share and report.status is not Status.CANCELLED else None
+        min(1.0, meter.replay(repeats=3) / spent)
+        if measure_share and report.status is not Status.CANCELLED
+        else None
     )
     if progress is not None:
         progress(1.0, report.message)

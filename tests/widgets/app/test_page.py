@@ -408,7 +408,11 @@ def test_two_pictures_of_ones_own_open_a_model_of_pictures_and_become_both_ends(
     assert state.start.startswith("invert:picture-")  # light along its border, as no garment is
     assert state.end.startswith("invert:picture-")
     assert state.start != state.end
-    assert "Take the word “invert:” out of the field “end”" in tab.pictures.note.object
+    assert "Shown inverted: start and end" in tab.pictures.note.object
+    tab._take(lambda: state.but(end="7"))
+    assert "Shown inverted: start," in tab.pictures.note.object  # the end is one of the model's own now
+    tab._take(lambda: state)
+    assert bench.host.wait(120)
     subject = tab.bench.place.subject
     point = subject.point(state.start)
     assert_close(point, -subject.point(state.start.removeprefix("invert:")), rtol=0, atol=0.02)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from widgets.session import PathSession
+from widgets.sessions.paths import PathSession
 from widgets.state import PathState, cell_of
 from widgets.views import VIEWS, PathExplorer
 from workbench.errors import SettingError

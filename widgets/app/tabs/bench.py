@@ -158,7 +158,7 @@ class BenchTab:
             controls["lenses"].value = list(state.lens_names)
         finally:
             self._syncing = False
-        self.pictures.opens(pictured(subject, self.host.offer))
+        self.pictures.show(pictured(subject, self.host.offer), state.start, state.end)
         self.host.remember(self.name, self.values())
 
     def _controlled(self, event: Any) -> None:
@@ -177,13 +177,12 @@ class BenchTab:
             value = None if value == OWN else value
         self._take(lambda: self.bench.state.but(**{name: value}))
 
-    def _uploaded(self, end: str, name: str) -> str:
+    def _uploaded(self, end: str, name: str) -> None:
         state, offer = self.bench.state, self.host.offer
         if not self.bench.place.subject.pictures:
             state = self.bench.with_subject(**offer.entries(offer.pictured))
         name = offer.facing(name, offer.open_subject(state))
         self._take(lambda: state.but(**{end: name}))
-        return name
 
     def _reopened(self, _: Any) -> None:
         self._open(lambda: self.view.content())

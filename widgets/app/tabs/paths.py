@@ -16,7 +16,7 @@ from widgets.facts import facts_table
 from widgets.figures.filmstrip import filmstrip_figure
 from widgets.figures.paths import profile_figure
 from widgets.scheduling import Outcome, Speed
-from widgets.session import Answer, PathSession
+from widgets.sessions.paths import Answer, PathSession
 from widgets.state import PathState, cell_of, state_from
 from widgets.theme import SIZES
 from workbench.errors import WorkbenchError
@@ -100,7 +100,7 @@ class PathsTab:
         self.gamma.visible = state.regime in ("mep", "principal")
         self.temperature.visible = state.regime == "principal"
         self.sigma.visible = state.regime == "static" and subject.flows
-        self.pictures.opens(pictured(subject, self.host.offer))
+        self.pictures.show(pictured(subject, self.host.offer), state.start, state.end)
         self.host.remember(self.name, self.values())
 
     def open(self, name: str) -> None:
@@ -131,12 +131,11 @@ class PathsTab:
         except (WorkbenchError, OSError) as error:
             self.host.fail(error)
 
-    def _uploaded(self, end: str, name: str) -> str:
+    def _uploaded(self, end: str, name: str) -> None:
         if not self.session.subject.pictures:
             self.open(self.host.offer.pictured)
         name = self.host.offer.facing(name, self.session.subject)
         self._take(self.session.state.but(**{end: name}), "full")
-        return name
 
     def _copied(self, _: Any) -> None:
         state = self.session.state

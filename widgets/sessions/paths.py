@@ -15,6 +15,7 @@ from widgets.canvas.scene import (
     Gesture,
     Handle,
     Stroke,
+    drag_hint,
     field_traits,
     handle_traits,
     stroke_traits,
@@ -36,9 +37,6 @@ from workbench.lenses.paths import PathResult, find_path
 from workbench.strings.settings import usual_gamma
 from workbench.worlds.answers import KnownAnswer, known_answer
 from workbench.worlds.reference import deviation
-
-HINT = "drag the ends, or move them with the arrow keys; double-click for a via point, Delete takes it away"
-"""What the canvas says while nobody points at it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +242,7 @@ class PathSession:
             **self.handles(),
             "caption": f"{self.subject.frame.name}, {stage.section.name}, with movable ends",
             "can_add": True,
-            "hint": HINT,
+            "hint": drag_hint(samples=self.subject.choices is not None),
         }
 
     def scene(self, answer: Answer, theme: str | Theme) -> dict[str, Any]:
