@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 SETUP := pyproject.toml constraints.txt
-# one thread: kernels, browsers and solvers share the cores without spinning
-SUITE := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+# one thread a process: kernels, browsers and solvers share the cores without spinning; a file stays in one process
+SUITE := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 export OMP_WAIT_POLICY := passive
 
 .PHONY: run test test-full lab app notebooks regress mutants benchmarks check format clean help
